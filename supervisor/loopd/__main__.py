@@ -1,0 +1,5 @@
+"""`python -m loopd`."""
+
+from loopd.main import main
+
+raise SystemExit(main())
