@@ -15,7 +15,9 @@ class Snapshot:
     """The workspace at one moment, untracked files included."""
 
     tree: TreeId
-    left_out: tuple[str, ...] = ()  # paths that cannot be carried (`.GIT/x`, unreadable, sockets), each listed, never fatal
+    left_out: tuple[
+        str, ...
+    ] = ()  # paths that cannot be carried (`.GIT/x`, unreadable, sockets), each listed, never fatal
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class Prepared:
     setup_cached: bool
     files: int
     carried: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
+    notes: tuple[
+        str, ...
+    ] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
 
 
 class Workspace(Protocol):
