@@ -218,7 +218,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def head_and_tail(text: str, limit: int) -> str:
-    """At most `limit` UTF-8 bytes of `text`: a third from the start, the rest from the end, a note between."""
+    """At most `limit` UTF-8 bytes of `text`: a third from the start, the rest from the end, and a note."""
     data = text.encode()
     return text if len(data) <= limit else _joined(data, data, len(data), limit)
 
