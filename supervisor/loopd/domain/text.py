@@ -250,8 +250,9 @@ def _bounded(text: str, line_limit: int) -> str:
 
 def _joined(head: bytes, tail: bytes, total: int, limit: int) -> str:
     room = max(limit - len(_note(total)), 0)
-    first = head[: room // 3].decode(errors="ignore")
-    last = tail[len(tail) - min(len(tail), room - room // 3) :].decode(errors="ignore")
+    from_tail = min(len(tail), room - min(len(head), room // 3))
+    first = head[: room - from_tail].decode(errors="ignore")
+    last = tail[len(tail) - from_tail :].decode(errors="ignore")
     return first + _note(total - len(first.encode()) - len(last.encode())).decode() + last
 
 
