@@ -1,13 +1,19 @@
 """In-memory stand-ins for ports; each passes the contract suite of its port."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio.lowlevel
 
+from loopd.adapters.liveness import is_alive
+from loopd.adapters.stores.find import find_run
 from loopd.ports.ledger import Event
+from loopd.ports.requests import Request, RequestKind
+from loopd.ports.store import RunEntry
 
 
 class FakeClock:
@@ -71,3 +77,62 @@ class MemoryLedger:
 def _as_json(data: Mapping[str, Any]) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(json.dumps(data, allow_nan=False))
     return value
+
+
+class MemoryStore:
+    """The store port in dictionaries; `alive` says which (pid, start time) pairs live."""
+
+    def __init__(self, alive: Callable[[int, int], bool] = is_alive) -> None:
+        self._alive = alive
+        self._runs: dict[str, RunEntry] = {}
+        self._holds: dict[Path, tuple[str, int, int]] = {}
+
+    def put(self, entry: RunEntry) -> None:
+        self._runs[entry.run] = entry
+
+    def forget(self, run: str) -> None:
+        self._runs.pop(run, None)
+
+    def runs(self) -> tuple[RunEntry, ...]:
+        by_id = sorted(self._runs.values(), key=lambda entry: entry.run)
+        return tuple(sorted(by_id, key=lambda entry: (entry.changed_at, entry.started_at), reverse=True))
+
+    def find(self, name: str) -> RunEntry:
+        return find_run(self.runs(), name)
+
+    def hold(self, workspace: Path, run: str, pid: int, pid_start: int) -> RunEntry | None:
+        real = workspace.resolve()
+        for held, holder in list(self._holds.items()):
+            if holder == (run, pid, pid_start) or not (held.is_relative_to(real) or real.is_relative_to(held)):
+                continue
+            if self._alive(*holder[1:]):
+                known = self._runs.get(holder[0]) or RunEntry(
+                    holder[0], holder[0].rpartition("-")[0], Path(), held, Path(), "", "", "", ""
+                )
+                return replace(known, pid=holder[1], pid_start=holder[2])
+            del self._holds[held]
+        self._holds[real] = (run, pid, pid_start)
+        return None
+
+    def release(self, workspace: Path, run: str) -> None:
+        if self._holds.get(workspace.resolve(), ("",))[0] == run:
+            del self._holds[workspace.resolve()]
+
+
+class MemoryRequests:
+    """The requests port in a list."""
+
+    def __init__(self) -> None:
+        self._open: list[Request] = []
+        self._number = 0
+
+    def put(self, kind: RequestKind, data: Mapping[str, Any]) -> Request:
+        self._number += 1
+        self._open.append(Request(self._number, kind, _as_json(data)))
+        return self._open[-1]
+
+    def peek(self) -> tuple[Request, ...]:
+        return tuple(self._open)
+
+    def done(self, request: Request) -> None:
+        self._open = [one for one in self._open if one.number != request.number]

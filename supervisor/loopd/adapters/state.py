@@ -83,7 +83,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateFolder:
     """The paths of everything loopd keeps for one user."""
 
     root: Path
@@ -103,27 +103,27 @@ class State:
         return RunFolder(self.runs / run)
 
 
-def locate_state(environ: Mapping[str, str]) -> State:
+def locate_state(environ: Mapping[str, str]) -> StateFolder:
     """`$LOOPD_STATE`, else `$XDG_STATE_HOME/loopd`, else `~/.local/state/loopd`; creates nothing.
 
     Raises `BlockedError` when none of the three is known. A relative XDG path is ignored, as its
     specification says.
     """
     if chosen := environ.get("LOOPD_STATE"):
-        return State(Path(chosen).absolute())
+        return StateFolder(Path(chosen).absolute())
     xdg = Path(environ.get("XDG_STATE_HOME", ""))
     if xdg.is_absolute():
-        return State(xdg / "loopd")
+        return StateFolder(xdg / "loopd")
     home = Path(environ.get("HOME", ""))
     if home.is_absolute():
-        return State(home / ".local" / "state" / "loopd")
+        return StateFolder(home / ".local" / "state" / "loopd")
     raise BlockedError(
         "no place for loopd's state: LOOPD_STATE, XDG_STATE_HOME and HOME are not set (or not absolute)",
         "set one of them, for instance LOOPD_STATE=/var/lib/loopd",
     )
 
 
-def ensure_state(state: State) -> State:
+def ensure_state(state: StateFolder) -> StateFolder:
     """Create the folders, readable by their owner only. Idempotent.
 
     Raises `UsageError` when others can write there, `StateError` when it cannot be created. An existing
@@ -140,7 +140,7 @@ def ensure_state(state: State) -> State:
     return state
 
 
-def keep_outside(state: State, workspace: Path) -> None:
+def keep_outside(state: StateFolder, workspace: Path) -> None:
     """Raise `UsageError` when the state lies in the workspace, where an agent could write it.
 
     The other way round is fine: a cloned workspace lives in its run's folder.
@@ -158,7 +158,7 @@ def run_id(goal: str, random_bytes: Callable[[int], bytes]) -> str:
     return f"{goal}-{base64.b32encode(random_bytes(5)).decode().lower()[:4]}"
 
 
-def create_run(state: State, goal: str, random_bytes: Callable[[int], bytes]) -> RunFolder:
+def create_run(state: StateFolder, goal: str, random_bytes: Callable[[int], bytes]) -> RunFolder:
     """A new run folder of its own, with an id nobody else has. Raises `StateError` when it cannot be made."""
     for _ in range(_TRIES):
         folder = state.run(run_id(goal, random_bytes))

@@ -105,7 +105,7 @@ class Record:
     attention: tuple[str, ...] = ()
     wait_until: str = ""  # UTC
     broken: str = ""  # a verifier that cannot run here, in words; cleared when the run is reopened
-    heard: tuple[str, ...] = ()  # ids of the owner's requests that are recorded
+    heard: tuple[int, ...] = ()  # numbers of the owner's requests that are recorded
     signal: str = ""
     delivered: str = ""  # what was delivered where, in words
     resume_at: Step = Step.LAUNCH  # where a reopened run goes on

@@ -15,7 +15,6 @@ def status(
 ) -> dict[str, Any]:
     """JSON values that say where a run stands, why, and what a person would type now."""
     return {
-        "format": FORMAT,
         "run": record.run,
         "goal": record.goal,
         "contract": contract,

@@ -205,9 +205,7 @@ _PRIVATE_KEY = re.compile(
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` without the given values and well-known token shapes; values under 6 characters are left."""
-    values = {
-        form for secret in secrets for form in (secret, secret.strip(), safe_text(secret, line_limit=0))
-    }
+    values = {form for secret in secrets for form in (secret, secret.strip(), safe_text(secret, line_limit=0))}
     known = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
     if known:
         text = re.sub("|".join(map(re.escape, known)), REDACTED, text)
@@ -250,8 +248,9 @@ def _bounded(text: str, line_limit: int) -> str:
 
 def _joined(head: bytes, tail: bytes, total: int, limit: int) -> str:
     room = max(limit - len(_note(total)), 0)
-    first = head[: room // 3].decode(errors="ignore")
-    last = tail[len(tail) - min(len(tail), room - room // 3) :].decode(errors="ignore")
+    from_tail = min(len(tail), room - min(len(head), room // 3))
+    first = head[: room - from_tail].decode(errors="ignore")
+    last = tail[len(tail) - from_tail :].decode(errors="ignore")
     return first + _note(total - len(first.encode()) - len(last.encode())).decode() + last
 
 

@@ -34,7 +34,7 @@ async def reserve(run: Run) -> None:
     number = record.number + 1
     folder = run.attempt_folder(number)
     folder.mkdir(parents=True, exist_ok=True)
-    path, digest = run.ports.instructions.write(brief(run, number, base, before), folder)
+    path, digest = run.ports.instructions.write(brief(run, number), folder)
     run.launched = number
     run.note(
         "attempt.reserved",

@@ -6,13 +6,13 @@ from loopd.domain.budget import Allowance
 from loopd.domain.record import Step, dump_value
 from loopd.domain.run import State
 from loopd.engine.run import Run
-from loopd.ports.requests import Request
+from loopd.ports.requests import Request, RequestKind
 
 
 def heed(run: Run) -> None:
     """Record every pending request, each exactly once."""
-    for request in run.ports.requests.pending():
-        if request.id not in run.record.heard:
+    for request in run.ports.requests.peek():
+        if request.number not in run.record.heard:
             _obey(run, request)
         run.ports.requests.done(request)
 
@@ -30,12 +30,12 @@ def extended(allowance: Allowance, data: dict[str, float]) -> Allowance:
 
 def _obey(run: Run, request: Request) -> None:
     match request.kind:
-        case "stop" if run.record.step is not Step.OVER:
-            run.note("run.ended", state=State.STOPPED, reason="stopped by its owner", request=request.id)
-        case "steer":
-            run.note("owner.steered", text=request.data["text"], request=request.id)
-        case "extend":
+        case RequestKind.STOP if run.record.step is not Step.OVER:
+            run.note("run.ended", state=State.STOPPED, reason="stopped by its owner", request=request.number)
+        case RequestKind.STEER:
+            run.note("owner.steered", text=request.data["text"], request=request.number)
+        case RequestKind.EXTEND:
             allowance = extended(run.record.allowance, dict(request.data))
-            run.note("owner.extended", allowance=dump_value(allowance), by=dict(request.data), request=request.id)
-        case _:
-            run.note("attention", text=f"a request of kind {request.kind!r} was not understood", request=request.id)
+            run.note("owner.extended", allowance=dump_value(allowance), by=dict(request.data), request=request.number)
+        case RequestKind.STOP:
+            run.note("attention", text="a stop came after the end", request=request.number)

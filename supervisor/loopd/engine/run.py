@@ -8,6 +8,7 @@ from typing import Any
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.decision import Policy
 from loopd.domain.record import Record, Step, apply, dump
+from loopd.domain.text import Ends
 from loopd.ports.agent import Agent
 from loopd.ports.clock import Clock
 from loopd.ports.instructions import Instructions
@@ -34,6 +35,16 @@ class Timers:
 
 
 @dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of the scope as they are told to the agent: patterns and names."""
+
+    references: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()  # empty: everything that is not protected
+    addable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """The outside of a run."""
 
@@ -47,6 +58,7 @@ class Ports:
     requests: Requests
     pins: Pins
     outputs: Outputs
+    read_ends: Callable[[Path], Ends]  # head and tail of a captured file; empty when it is not there
 
 
 @dataclass(slots=True)
@@ -62,6 +74,7 @@ class Run:
     search_path: str
     agent_env: Mapping[str, str]
     record: Record
+    rules: Rules = field(default_factory=Rules)
     weak: bool = False  # `verification: workspace`
     met_before: bool = False  # a run of this very contract was met
     observers: Sequence[Callable[[Record, str, Mapping[str, Any]], None]] = ()

@@ -60,7 +60,7 @@ class Reader(Protocol):
         ...
 
     def usage(self) -> Usage | None:
-        """The total of this attempt after its end (files named in the contract are read now); None: nothing was told."""
+        """The total of this attempt after its end (files named in the contract are read now); None if none was told."""
         ...
 
 
