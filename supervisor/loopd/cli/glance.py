@@ -142,7 +142,7 @@ def _criteria(status: "dict[str, Any]", room: int, *, colour: bool) -> list[str]
     if len(criteria) > room:
         shown = sorted(criteria, key=lambda criterion: bool(criterion["holds"]))[: room - 1]
     width = min(max(9, *(len(criterion["name"]) for criterion in shown)), 24)
-    lines = [paint(f"{'criterion':<{width}}  {'now':<7}{'baseline':<10}{'best':<7}", "dim", on=colour)]
+    lines = [paint(f"{'criterion':<{width}}  {'now':<7}{'baseline':<10}best", "dim", on=colour)]
     lines += [_criterion(criterion, width, colour=colour) for criterion in shown]
     if left := len(criteria) - len(shown):
         held = sum(bool(criterion["holds"]) for criterion in criteria) - sum(bool(row["holds"]) for row in shown)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of the index
 STATUS_FORMAT = "loopd.status/1"
+_READABLE = (1, STATUS_FORMAT)  # what a file may say; a later version is refused
 AT_WORK = ("ready", "running", "waiting")
 _COLUMNS = ("run", "goal", "folder", "workspace", "contract", "state", "started_at", "changed_at", "pid", "pid_start")
 _RUNS = f"select {', '.join(_COLUMNS)} from run order by changed_at desc, started_at desc, run"
@@ -75,7 +76,7 @@ def pick(runs: "list[dict[str, Any]]", name: str) -> "dict[str, Any]":
 
 
 def read_status(run: "dict[str, Any]") -> "dict[str, Any]":
-    """What `status.json` says of a run, corrected for a supervisor that is gone; without the file, what the ledger says.
+    """What `status.json`, or without it the ledger, says of a run, corrected for a supervisor that is gone.
 
     Added to the shape of `domain.status`: `folder`, `started_at`, `changed_at`, `pid`, `alive`, `crashed`.
     """
@@ -84,17 +85,17 @@ def read_status(run: "dict[str, Any]") -> "dict[str, Any]":
             status = json.loads(file.read())
     except (OSError, ValueError):
         status = None
-    if not isinstance(status, dict) or "state" not in status:
-        from loopd.cli.replay import status_from_ledger
-
-        status = status_from_ledger(run)
-    if status.get("format") != STATUS_FORMAT:
+    if isinstance(status, dict) and status.get("format") not in _READABLE:
         from loopd.domain.errors import StateError
 
         raise StateError(
             f"{run['folder']}/status.json says format {status.get('format')}; this loopd reads {STATUS_FORMAT}\n"
             "use the loopd that wrote it, or a newer one"
         )
+    if not isinstance(status, dict) or "budget" not in status:
+        from loopd.cli.replay import status_from_ledger
+
+        status = status_from_ledger(run)
     return _with_life(status, run)
 
 
@@ -105,7 +106,14 @@ def _with_life(status: "dict[str, Any]", run: "dict[str, Any]") -> "dict[str, An
     if crashed:
         status = {**status, "state": "interrupted", "reason": "crashed", "next": f"loopd resume {run['run']}"}
     more = {name: run[name] for name in ("folder", "started_at", "changed_at")}
-    return {**status, **more, "pid": run["pid"] if alive else 0, "alive": alive, "crashed": crashed}
+    return {
+        **status,
+        **more,
+        "format": STATUS_FORMAT,
+        "pid": run["pid"] if alive else 0,
+        "alive": alive,
+        "crashed": crashed,
+    }
 
 
 def is_alive(pid: int, pid_start: int) -> bool:
@@ -125,10 +133,10 @@ def _ask_the_store() -> "list[dict[str, Any]]":
     from dataclasses import asdict
     from pathlib import Path
 
-    from loopd.adapters.state import State
+    from loopd.adapters.state import StateFolder
     from loopd.adapters.stores.sqlite import open_store
 
-    with open_store(State(Path(state_root()))) as store:
+    with open_store(StateFolder(Path(state_root()))) as store:
         entries = [asdict(entry) for entry in store.runs()]
     return [{name: _plain(entry[name]) for name in _COLUMNS} for entry in entries]
 

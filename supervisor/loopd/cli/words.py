@@ -98,17 +98,17 @@ def count(number: float) -> str:
 
 
 def attempts_text(budget: "dict[str, Any]") -> str:
-    """ "attempts 3 of 30"."""
+    """Such as "attempts 3 of 30"."""
     return "attempts {used} of {allowed}".format_map(budget["attempts"])
 
 
 def time_text(budget: "dict[str, Any]") -> str:
-    """ "time 41 min of 8 h"."""
+    """Such as "time 41 min of 8 h"."""
     return f"time {span(budget['time_s']['used'])} of {span(budget['time_s']['allowed'])}"
 
 
 def cost_text(budget: "dict[str, Any]") -> str:
-    """ "cost 2.10 of 20.00 USD (estimated)"; unknown is said, never shown as zero."""
+    """Such as "cost 2.10 of 20.00 USD (estimated)"; unknown is said, never shown as zero."""
     cost = budget["cost_usd"]
     marks = [mark for mark in ("partial", "estimated") if cost.get(mark)] if cost["used"] is not None else []
     used = "unknown" if cost["used"] is None else usd(cost["used"])
@@ -118,7 +118,7 @@ def cost_text(budget: "dict[str, Any]") -> str:
 
 
 def tokens_text(budget: "dict[str, Any]") -> str:
-    """ "tokens 1.2M of 20M"; unknown is said."""
+    """Such as "tokens 1.2M of 20M"; unknown is said."""
     tokens = budget["tokens"]
     used = "unknown" if tokens["used"] is None else count(tokens["used"])
     return f"tokens {used}" + (", no limit" if tokens["allowed"] is None else f" of {count(tokens['allowed'])}")
