@@ -222,8 +222,9 @@ def _verified_by_standin(criterion: Any) -> dict[str, Any]:
 
 
 def _faults(goal: Goal, root: Path, contract: Path, home: Path) -> Iterator[tuple[Loc, str]]:
-    """Of a contract that is well formed."""
-    yield from inconsistencies(goal)
+    """Of a contract that is well formed, stand-ins included: their names are not those that will be."""
+    nameless = any(item.run == ("standin",) and not item.name for item in goal.criteria)
+    yield from (fault for fault in inconsistencies(goal) if not (nameless and "needs" in fault[0]))
     yield from workspace_faults(root, home)
     if root.is_dir():
         yield from file_faults(goal, root, contract)

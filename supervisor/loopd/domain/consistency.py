@@ -74,7 +74,7 @@ def _names_given_twice(goal: Goal) -> Iterator[Fault]:
 
 def _unknown_names(goal: Goal) -> Iterator[Fault]:
     """Criteria that are spoken of and do not exist. Generated names may be spoken of too."""
-    known = [criterion.name for criterion in named(goal).criteria]
+    known = list(dict.fromkeys(criterion.name for criterion in named(goal).criteria))
     spoken: list[tuple[Loc, str]] = [
         (("criteria", index, "needs", place), need)
         for index, criterion in enumerate(goal.criteria)
@@ -131,10 +131,8 @@ def _placeholder_faults(loc: Loc, words: Iterable[str]) -> Iterator[Fault]:
         for found in _PLACEHOLDER.findall(word):
             if found not in PLACEHOLDERS:
                 known = did_you_mean(found, PLACEHOLDERS) or f"; there are {', '.join(PLACEHOLDERS)}"
-                yield (
-                    loc,
-                    f"{found} is no placeholder{known}; write {{ {found[1:-1]} }} if it is meant as it stands",
-                )
+                literal = f"{{ {found[1:-1]} }}"
+                yield loc, f"{found} is no placeholder{known}; write {literal} if it is meant as it stands"
 
 
 def _combinations(goal: Goal) -> Iterator[Fault]:
