@@ -64,9 +64,7 @@ class Prompts:
         try:
             return self._templates.get_template("instruction.md.j2").render(values)
         except TemplateSyntaxError as error:
-            raise ContractError(
-                (Problem(str(error.message), error.filename or "", error.lineno, 1),)
-            ) from None
+            raise ContractError((Problem(str(error.message), error.filename or "", error.lineno, 1),)) from None
         except TemplateError as error:
             raise ContractError((Problem(f"instruction template: {error.message}"),)) from None
 

@@ -177,9 +177,7 @@ def failing(criteria: Iterable[Criterion], verdicts: Verdicts) -> tuple[str, ...
     return tuple(
         criterion.name
         for criterion in criteria
-        if criterion.visibility == "open"
-        and criterion.name in verdicts
-        and verdicts[criterion.name].status in unmet
+        if criterion.visibility == "open" and criterion.name in verdicts and verdicts[criterion.name].status in unmet
     )
 
 
@@ -238,9 +236,7 @@ def tried(attempt: int, changed: Sequence[str], criteria: Iterable[Criterion], v
     """An attempt as a line of what was tried: what it changed, and what the checks said."""
     visible = [criterion for criterion in criteria if criterion.visibility != "hidden"]
     held = [c.name for c in visible if c.name in verdicts and verdicts[c.name].status is Status.PASS]
-    wrong = [
-        safe_line(test, 120) for name in failing(visible, verdicts) for test in verdicts[name].failed_tests
-    ]
+    wrong = [safe_line(test, 120) for name in failing(visible, verdicts) for test in verdicts[name].failed_tests]
     return Tried(attempt, tuple(changed), f"{len(held)} of {len(visible)} criteria held{_naming(wrong)}")
 
 

@@ -205,9 +205,7 @@ _PRIVATE_KEY = re.compile(
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` without the given values and well-known token shapes; values under 6 characters are left."""
-    values = {
-        form for secret in secrets for form in (secret, secret.strip(), safe_text(secret, line_limit=0))
-    }
+    values = {form for secret in secrets for form in (secret, secret.strip(), safe_text(secret, line_limit=0))}
     known = sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
     if known:
         text = re.sub("|".join(map(re.escape, known)), REDACTED, text)

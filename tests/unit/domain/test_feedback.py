@@ -130,9 +130,7 @@ def test_a_failure_without_findings_is_its_reason_or_summary():
 def test_warnings_and_passing_criteria_are_no_failures():
     """Only what keeps a criterion from holding."""
     note = Finding("style", level="warning")
-    assert (
-        feedback.failures([criterion("a")], by_name(verdict("a", Status.PASS, findings=(note,)))).shown == ()
-    )
+    assert feedback.failures([criterion("a")], by_name(verdict("a", Status.PASS, findings=(note,)))).shown == ()
     skipped = by_name(verdict("a", Status.SKIP))
     assert feedback.failing([criterion("a")], skipped) == ()
 

@@ -72,11 +72,7 @@ def test_pipe_5_nothing_in_a_view_can_act_on_a_terminal(data):
         )
 
 
-@given(
-    st.text(
-        st.characters(exclude_categories=("Cc", "Cs", "Cf"), exclude_characters="\u2028\u2029"), max_size=300
-    )
-)
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf"), exclude_characters="\u2028\u2029"), max_size=300))
 def test_plain_text_is_not_changed(text):
     """The view of printable text is that text."""
     assert safe_text(text.encode()) == text
@@ -95,9 +91,7 @@ def test_plain_text_is_not_changed(text):
         pytest.param(b"\xc2\x9b31mx", "x", id="one-character CSI"),
         pytest.param(b"\xc2\x9d0;t\xc2\x9cx", "x", id="one-character OSC"),
         pytest.param(b"\x1b(Bx\x1b7\x1bcx", "xx", id="charset, save, reset"),
-        pytest.param(
-            b"\x1b]0;never closed\nnext line", "\nnext line", id="an open string ends with its line"
-        ),
+        pytest.param(b"\x1b]0;never closed\nnext line", "\nnext line", id="an open string ends with its line"),
         pytest.param(b"\x1b]0;a\x1b[31mx", "x", id="an escape ends a string"),
         pytest.param(b"\x1b[31\nx", "\nx", id="an open sequence ends with its line"),
         pytest.param(b"a\r\nb\r\r\nc", "a\nb\nc", id="line ends"),
