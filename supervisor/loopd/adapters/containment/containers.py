@@ -32,9 +32,7 @@ class OwnedContainers:
     is one.
     """
 
-    def __init__(
-        self, nursery: nursery.Nursery | None = None, containment: Containment | None = None
-    ) -> None:
+    def __init__(self, nursery: nursery.Nursery | None = None, containment: Containment | None = None) -> None:
         self._nursery = nursery
         self._forced = containment
         self._chosen: Containment | None = None
@@ -135,9 +133,7 @@ class OwnedContainers:
                     await _send(ours, frame(request))
                     return await _receive(ours)
             except TimeoutError as error:
-                raise StateError(
-                    f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s"
-                ) from error
+                raise StateError(f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s") from error
 
     def _hand_over(self, channel: socket.socket) -> None:
         if self._nursery is not None:
@@ -160,9 +156,7 @@ class OwnedContainers:
 async def _wrapper(spec: ProcessSpec) -> list[str]:
     found = await bubblewrap.find_bubblewrap()
     if found is None:
-        raise BlockedError(
-            "bubblewrap is not installed, or may not make namespaces here", "Install bubblewrap."
-        )
+        raise BlockedError("bubblewrap is not installed, or may not make namespaces here", "Install bubblewrap.")
     if spec.sandbox is None:
         return bubblewrap.namespace_command(found, spec.cwd)
     return bubblewrap.sandbox_command(found, spec.sandbox, spec.cwd)

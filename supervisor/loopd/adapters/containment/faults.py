@@ -8,9 +8,7 @@ from loopd.adapters.containment.programs import require_program
 from loopd.domain.errors import BlockedError, LoopdError, StateError
 from loopd.ports.processes import ProcessSpec
 
-_LONGEST_STRING = (
-    131_071  # bytes of one argument or one variable that Linux accepts (MAX_ARG_STRLEN less the NUL)
-)
+_LONGEST_STRING = 131_071  # bytes of one argument or one variable that Linux accepts (MAX_ARG_STRLEN less the NUL)
 _TAIL = 2000
 
 
@@ -20,9 +18,7 @@ def explain(spec: ProcessSpec, fault: dict[str, Any]) -> LoopdError:
     reason = os.strerror(number) if number else str(fault.get("detail", ""))
     match stage:
         case "claim":
-            return StateError(
-                f"{spec.folder} has been claimed already: each container needs a folder of its own"
-            )
+            return StateError(f"{spec.folder} has been claimed already: each container needs a folder of its own")
         case "exec":
             return _cannot_execute(spec, number, reason)
         case "sandbox":
@@ -43,9 +39,7 @@ def too_long(spec: ProcessSpec) -> BlockedError:
         [(len(os.fsencode(word)), f"argument {index}") for index, word in enumerate(spec.argv)]
         + [(len(os.fsencode(f"{key}={value}")), f"variable {key}") for key, value in spec.env.items()]
     )
-    message = (
-        f"{spec.argv[0]} cannot be started: {arguments:,} bytes of arguments and {variables:,} of environment"
-    )
+    message = f"{spec.argv[0]} cannot be started: {arguments:,} bytes of arguments and {variables:,} of environment"
     if longest > _LONGEST_STRING:
         return BlockedError(
             f"{message}; {where} alone has {longest:,} bytes, {_LONGEST_STRING:,} are possible",

@@ -126,9 +126,7 @@ def command_line(pid: int) -> str:
             return ""
         if text:
             break
-    return "".join(
-        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.decode(errors="replace")
-    )[:200]
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.decode(errors="replace"))[:200]
 
 
 def open_pidfd(identity: Identity) -> int | None:

@@ -34,9 +34,7 @@ def find_program(name: str, search_path: str) -> Path | None:
     A name with a slash is taken as a path, relative to the working directory. Nothing but `search_path` is
     searched.
     """
-    return next(
-        (path for path in _candidates(name, search_path, Path()) if not _fault(path, search_path)), None
-    )
+    return next((path for path in _candidates(name, search_path, Path()) if not _fault(path, search_path)), None)
 
 
 def require_program(name: str, search_path: str, *, cwd: Path | None = None) -> Path:
@@ -141,11 +139,7 @@ def _fault(path: Path, search_path: str, depth: int = 0) -> str:
         return ""
     missing = f"{path}: its interpreter {interpreter} is not there"
     found = next((p for p in _candidates(interpreter, search_path, Path()) if p.exists()), None)
-    return (
-        (f"{missing}: {deeper}" if (deeper := _fault(found, search_path, depth + 1)) else "")
-        if found
-        else missing
-    )
+    return (f"{missing}: {deeper}" if (deeper := _fault(found, search_path, depth + 1)) else "") if found else missing
 
 
 def _interpreter(path: Path) -> str | None:
