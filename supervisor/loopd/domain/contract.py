@@ -126,19 +126,13 @@ class Goal(Written):
     objective: Annotated[Objective, short("text", Objective)] = Field(
         description="The desired end state, what and not how."
     )
-    references: Many[Text] = Field(
-        (), description="Files and globs: pinned, read-only, named to executor and judges."
-    )
+    references: Many[Text] = Field((), description="Files and globs: pinned, read-only, named to executor and judges.")
 
     workspace: Text | None = Field(
         None, description="Default: the git repository, or the folder, the contract lies in."
     )
-    isolation: Literal["inplace", "clone", "snapshot"] = Field(
-        "inplace", description="Whose tree the agent works in."
-    )
-    verification: Literal["clean", "workspace"] = Field(
-        "clean", description="workspace: the declared weak form."
-    )
+    isolation: Literal["inplace", "clone", "snapshot"] = Field("inplace", description="Whose tree the agent works in.")
+    verification: Literal["clean", "workspace"] = Field("clean", description="workspace: the declared weak form.")
     sandbox: Sandbox = Field(SandboxChoice(), description="How programs are shut in.")
     agent: Agent | None = Field(None, description="Short for roles.executor.agent.")
 
@@ -148,17 +142,13 @@ class Goal(Written):
 
     scope: Scope = Field(Scope(), description="What may change.")
     constraints: Many[Constraint] = Field((), description="Rules the agent is told.")
-    tamper: int = Field(
-        2, ge=0, description="How many tampering attempts are allowed before halted; default 2."
-    )
+    tamper: int = Field(2, ge=0, description="How many tampering attempts are allowed before halted; default 2.")
 
     criteria: Many[Criterion] = Field(min_length=1, description="What must hold in the end; at least one.")
     evidence: Many[Text] = Field((), description="Artifacts that must exist, fresh and not empty.")
     watch: dict[Name, Watched] = Field({}, description="Curves drawn live, marked as the agent's own.")
     progress: Progress | None = Field(None, description='What "best" means; default: criteria met.')
-    keep: Literal["all", "better"] = Field(
-        "all", description="better: an attempt that is not better is undone."
-    )
+    keep: Literal["all", "better"] = Field("all", description="better: an attempt that is not better is undone.")
     until: Literal["met", "budget"] = Field("met", description="budget: go on improving while budget lasts.")
     stages: Many[Stage] = Field((), description="Parts of the way, small and cheap first.")
 
@@ -171,12 +161,8 @@ class Goal(Written):
         _LADDER, min_length=1, description="What is tried when stuck; default rephrase, fresh, stop."
     )
     templates: Text | None = Field(None, description="A folder that replaces instruction templates.")
-    share: Literal["none", "evidence"] = Field(
-        "none", description="evidence: a filtered copy of the run's evidence."
-    )
-    deliver: Deliver | None = Field(
-        None, description="Default: tree in place, branch for clone and snapshot."
-    )
+    share: Literal["none", "evidence"] = Field("none", description="evidence: a filtered copy of the run's evidence.")
+    deliver: Deliver | None = Field(None, description="Default: tree in place, branch for clone and snapshot.")
     notify: Many[Notify] = Field((), description="Who is told, and of what.")
 
     @model_validator(mode="after")

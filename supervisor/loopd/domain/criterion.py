@@ -48,9 +48,7 @@ class ReportFile(Written):
 class Criterion(Written):
     """A condition that a verifier decides. Exactly one of `run` and `use`."""
 
-    name: Name = Field(
-        "", description="Names it everywhere; default: made from the command.", validate_default=False
-    )
+    name: Name = Field("", description="Names it everywhere; default: made from the command.", validate_default=False)
     run: Command | None = Field(
         None, description="A command: 0 passes, any other exit fails. Text is split without a shell."
     )
@@ -67,26 +65,14 @@ class Criterion(Written):
     timeout_s: Duration = Field(600.0, alias="timeout", description="Longest time of one check; default 10m.")
     runs: int = Field(1, ge=1, le=100, description="How often it runs in one check; default 1.")
     rule: Literal["all", "majority"] = Field("all", description="How many of the runs must pass.")
-    protocol: Literal["none", "loopd"] = Field(
-        "none", description="loopd: the command speaks the verifier protocol."
-    )
+    protocol: Literal["none", "loopd"] = Field("none", description="loopd: the command speaks the verifier protocol.")
     layer: Layer = Field("tests", description="When it runs: a layer waits until those before it hold.")
     lock: Name | None = Field(None, description="A lock of this machine, held while it runs.")
-    confirm: Literal["again", "once"] = Field(
-        "again", description="once: its first pass counts as the final one."
-    )
-    baseline_metrics: dict[Name, float] = Field(
-        {}, description="Declared instead of measured, shown as such."
-    )
-    sealed: Text | None = Field(
-        None, description="A folder outside the workspace, copied out of the agent's reach."
-    )
-    visibility: Literal["open", "verdict", "hidden"] = Field(
-        "open", description="What the agent is told of it."
-    )
-    max_checks: int | None = Field(
-        None, ge=1, description="How often a hidden criterion may be judged; default 3."
-    )
+    confirm: Literal["again", "once"] = Field("again", description="once: its first pass counts as the final one.")
+    baseline_metrics: dict[Name, float] = Field({}, description="Declared instead of measured, shown as such.")
+    sealed: Text | None = Field(None, description="A folder outside the workspace, copied out of the agent's reach.")
+    visibility: Literal["open", "verdict", "hidden"] = Field("open", description="What the agent is told of it.")
+    max_checks: int | None = Field(None, ge=1, description="How often a hidden criterion may be judged; default 3.")
     role: Literal["planner", "executor", "evaluator", "visual"] | None = Field(
         None, description="Who judges, for a judge."
     )
@@ -95,7 +81,5 @@ class Criterion(Written):
     @model_validator(mode="after")
     def _one_verifier(self) -> "Criterion":
         if (self.run is None) == (self.use is None):
-            raise refusal(
-                "a criterion needs a verifier: either run (a command) or use (one of the catalogue)"
-            )
+            raise refusal("a criterion needs a verifier: either run (a command) or use (one of the catalogue)")
         return self

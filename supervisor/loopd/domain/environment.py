@@ -27,9 +27,7 @@ class Environment(Written):
         {}, description="Variables of setup and verifiers: a text, inherit, or free-port."
     )
     services: Services | None = Field(None, description="Started before verifiers run; needs network: host.")
-    network: Literal["none", "host"] = Field(
-        "none", description="For verifiers; setup always has the network."
-    )
+    network: Literal["none", "host"] = Field("none", description="For verifiers; setup always has the network.")
 
 
 class SandboxChoice(Written):

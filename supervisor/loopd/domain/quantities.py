@@ -6,9 +6,7 @@ Every parser takes the value as YAML gave it and raises `QuantityError`: its mes
 import math
 import re
 
-_DURATION = re.compile(
-    r"(?:(\d+)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII
-)
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
 _DURATION_UNITS_S = (86400.0, 3600.0, 60.0, 1.0)
 _CLOCK = re.compile(r"(\d+):([0-5]?\d)(?::([0-5]?\d))?", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(\.\d*)?", re.ASCII)
@@ -57,9 +55,7 @@ def parse_duration(value: object) -> float:
     match = _DURATION.fullmatch(text)
     if not match or not any(match.groups()):
         raise QuantityError("a duration with its unit is needed, such as 45s, 30m, 1h30m or 8h")
-    seconds = sum(
-        float(part or 0) * unit for part, unit in zip(match.groups(), _DURATION_UNITS_S, strict=True)
-    )
+    seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups(), _DURATION_UNITS_S, strict=True))
     if not 0 < seconds <= _LONGEST_S:
         raise QuantityError("a duration above zero and at most 366 days is needed")
     return seconds

@@ -14,9 +14,7 @@ _OPERATORS = {
 }
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 _PLAIN = re.compile(rf"(>=|<=|==|!=|>|<)\s*({_NUMBER})", re.ASCII)
-_RELATIVE = re.compile(
-    rf"(>=|<=|==|!=|>|<)\s*(?:({_NUMBER})\s*\*\s*)?baseline(?:\s*([-+])\s*(\d[\d.eE]*))?", re.ASCII
-)
+_RELATIVE = re.compile(rf"(>=|<=|==|!=|>|<)\s*(?:({_NUMBER})\s*\*\s*)?baseline(?:\s*([-+])\s*(\d[\d.eE]*))?", re.ASCII)
 REQUIREMENT_PATTERN = r"^\s*(>=|<=|==|!=|>|<)\s*\S.*$"
 
 

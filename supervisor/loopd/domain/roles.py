@@ -24,13 +24,9 @@ class AgentChoice(Written):
     """A program that edits a tree when told to: a known one, any command, or a script of edits for tests."""
 
     name: Name | None = Field(None, description="A known agent: `agent: claude` is short for it.")
-    command: Command | None = Field(
-        None, description="Any program that reads an instruction and edits the tree."
-    )
+    command: Command | None = Field(None, description="Any program that reads an instruction and edits the tree.")
     scripted: Text | None = Field(None, description="A file of scripted attempts; needs no model.")
-    prompt: Literal["stdin", "file", "argument"] = Field(
-        "stdin", description="How a command is given its instruction."
-    )
+    prompt: Literal["stdin", "file", "argument"] = Field("stdin", description="How a command is given its instruction.")
     usage: UsageSource | None = Field(None, description="Where a command reports what it cost.")
     final: Pattern | None = Field(None, description="A line of output after which a command has finished.")
 

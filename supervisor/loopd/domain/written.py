@@ -92,9 +92,7 @@ def _regex(value: str) -> str:
 Pattern = Annotated[Text, AfterValidator(_regex)]
 
 # Quoted parts and escapes are skipped; what is left over is what a shell would act upon.
-_SHELL = re.compile(
-    r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$[\w{(])""", re.S
-)
+_SHELL = re.compile(r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$[\w{(])""", re.S)
 _EXPANDED = re.compile(r"(?<!\\)(`|\$[\w{(])")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -113,9 +111,7 @@ def split_command(text: str) -> tuple[str, ...]:
     """The words of a command written as text. There is no shell: what only a shell understands raises."""
     if part := _shell_part(text.strip()):
         what = "a line break" if part == "\n" else f"`{part}`"
-        raise refusal(
-            f"{what} needs a shell, and commands run without one; write [sh, -c, '…'] if it is meant"
-        )
+        raise refusal(f"{what} needs a shell, and commands run without one; write [sh, -c, '…'] if it is meant")
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -1,0 +1,141 @@
+"""What follows an attempt. Pure: the same facts, the same decision."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from loopd.domain.budget import Allowance, Spent, exhausted_by
+from loopd.domain.criteria import Assessment
+from loopd.domain.run import State
+
+STALLED_AFTER = 3  # attempts with an effect and without a better verdict, before the next rung
+NO_EFFECT_BACK_OFF = 3  # attempts in a row that changed nothing, before a timed back-off and a rung
+NO_EFFECT_STUCK = 5
+RESTORED_AGAIN = 3  # attempts in a row that touched the same protected path
+
+
+class Rung(StrEnum):
+    """One way to go on when stuck."""
+
+    REPHRASE = "rephrase"
+    FRESH = "fresh"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The owner's settings that decisions depend on."""
+
+    ladder: tuple[Rung, ...] = (Rung.REPHRASE, Rung.FRESH, Rung.STOP)
+    tamper: int = 2  # tampering attempts that are tolerated
+    keeps_context: bool = False  # False: every attempt starts fresh, so the rung `fresh` would change nothing
+    back_off_s: float = 30.0
+    back_off_cap_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What decisions need to know of the attempts so far, the one just assessed included."""
+
+    no_effect: int = 0  # in a row
+    stalled: int = 0  # attempts with an effect since the best verdict or the last rung
+    tampers: int = 0
+    rungs: tuple[Rung, ...] = ()  # used since the last better verdict
+    restored: Mapping[str, int] = field(default_factory=dict)  # path -> attempts in a row that touched it
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Another attempt, told what failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Another attempt, not before `seconds` have passed; uses no attempt."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """Another attempt, told in another way, after a pause."""
+
+    rung: Rung
+    reason: str
+    after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Every criterion holds; the proven tree is delivered."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run ends without its goal."""
+
+    state: State
+    reason: str
+
+
+Decision: TypeAlias = Continue | Wait | Escalate | Met | Stop
+
+
+def decide(history: History, assessment: Assessment, allowance: Allowance, spent: Spent, policy: Policy) -> Decision:
+    """Choose what follows an attempt; a red check outranks every other voice."""
+    if history.tampers > policy.tamper:
+        return Stop(State.HALTED, f"{history.tampers} attempts tampered with the proof: {assessment.tampered}")
+    if assessment.broken:
+        return Stop(State.BLOCKED, assessment.broken)
+    if assessment.met:
+        return Met(f"all {len(assessment.criteria)} criteria hold")
+    if limit := exhausted_by(allowance, spent):
+        return Stop(State.EXHAUSTED, limit.text)
+    if history.no_effect >= NO_EFFECT_BACK_OFF:
+        return _no_effect(history, policy)
+    if history.stalled >= STALLED_AFTER:
+        return _climb(history, policy, f"{history.stalled} attempts brought no better verdict")
+    if again := [path for path, times in history.restored.items() if times == RESTORED_AGAIN]:
+        return Escalate(Rung.REPHRASE, f"{', '.join(again)} changed {RESTORED_AGAIN} times in a row without effect")
+    return Continue(_failing(assessment))
+
+
+def next_rung(ladder: Sequence[Rung], used: Sequence[Rung], *, keeps_context: bool) -> Rung | None:
+    """The first rung not yet used that would change something; None when the ladder is used up."""
+    for rung in ladder:
+        if rung is Rung.STOP:
+            return None
+        if rung not in used and (rung is not Rung.FRESH or keeps_context):
+            return rung
+    return None
+
+
+def _no_effect(history: History, policy: Policy) -> Decision:
+    reason = f"{history.no_effect} attempts in a row changed nothing"
+    if history.no_effect >= NO_EFFECT_STUCK:
+        return Stop(State.STUCK, reason)
+    pause = min(policy.back_off_s * 2 ** (history.no_effect - NO_EFFECT_BACK_OFF), policy.back_off_cap_s)
+    if history.no_effect > NO_EFFECT_BACK_OFF:
+        return Wait(pause, reason)
+    return _climb(history, policy, reason, after_s=pause)
+
+
+def _climb(history: History, policy: Policy, reason: str, after_s: float = 0.0) -> Decision:
+    rung = next_rung(policy.ladder, history.rungs, keeps_context=policy.keeps_context)
+    if rung is not None:
+        return Escalate(rung, reason, after_s)
+    if after_s:  # nothing left to try but time: the cap on attempts without effect ends it
+        return Wait(after_s, reason)
+    return Stop(State.STUCK, f"{reason}, and the ladder is used up")
+
+
+def _failing(assessment: Assessment) -> str:
+    if not assessment.failing:
+        return "all criteria hold in the kept tree, not in a fresh one"
+    return f"{len(assessment.failing)} of {len(assessment.criteria)} criteria fail: {', '.join(assessment.failing)}"
