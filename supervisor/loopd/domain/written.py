@@ -1,6 +1,6 @@
 """How a contract is written: the strict base of its models, and the types of its values.
 
-What may be written short (`agent: claude`) is brought into its long form, so that every reader meets one form.
+What may be written short (`agent: claude`) is brought into its long form: every reader meets one form.
 """
 
 import re
@@ -70,10 +70,15 @@ Tokens = Annotated[
     ),
 ]
 
-Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
-Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,62})$")]
+Many = Annotated[
+    tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+]
+NOT_BLANK = r"\S"
+SLUG = r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$"
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
+Text = Annotated[str, Field(pattern=NOT_BLANK)]
+Slug = Annotated[str, Field(pattern=SLUG)]
+Name = Annotated[str, Field(pattern=NAME)]
 
 
 def _regex(value: str) -> str:
