@@ -1,0 +1,162 @@
+"""Real projects with real bugs, from broken to mended.
+
+`-k without_loopd`: the facts of packages.toml, by plain commands. `-k through_loopd`: the same through `loopd run`.
+"""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.packages import (
+    PACKAGES,
+    Package,
+    apply_fix,
+    apply_wrong,
+    commit,
+    content,
+    environment,
+    must,
+    prepare,
+    require,
+    run,
+    workspace,
+    write,
+)
+from ruamel.yaml import YAML
+
+pytestmark = pytest.mark.timeout(300)
+SUPERVISOR = Path(__file__).resolve().parents[2] / "supervisor"
+RUN_TIMEOUT_S = 240
+
+
+@pytest.fixture(params=sorted(PACKAGES))
+def package(request: pytest.FixtureRequest) -> Package:
+    """Each project in turn; skipped by name where its toolchain is missing."""
+    chosen = PACKAGES[request.param]
+    require(chosen)
+    return chosen
+
+
+def test_the_facts_of_a_package_hold_without_loopd(package: Package, tmp_path: Path) -> None:
+    """Old: criterion red for the named reason, suite green. Wrong change: suite red. Fix: both green."""
+    tree, fixed_tree = workspace(package, tmp_path)
+    prepare(package, tree)
+
+    status, output = run(package.criterion, tree)
+    assert status != 0 and package.fails_with in output, output
+    assert package.passes_with in must(package.suite, tree)
+
+    apply_wrong(package, tree)
+    status, output = run(package.suite, tree)
+    assert status != 0, output
+    status, output = run(package.criterion, tree)
+    assert status != 0, output
+
+    apply_fix(package, tree, fixed_tree)
+    must(package.criterion, tree)
+    assert package.passes_with in must(package.suite, tree)
+
+
+def test_a_package_is_mended_in_the_third_attempt_through_loopd(package: Package, tmp_path: Path) -> None:
+    """An idle attempt, a harmful one, the fix: loopd ends met after exactly three and leaves the old release plus the fix."""
+    tree, fixed_tree = workspace(package, tmp_path)
+    contract = tree / "goals" / f"{package.key}.yaml"
+    write(contract, _yaml(_contract(package, _script(package, fixed_tree, tmp_path / "agent"))))
+    commit(tree, "Add the goal")
+    if package.venv == "owner":
+        prepare(package, tree)
+    expected = _expected(package, tree, fixed_tree, tmp_path / "expected")
+    head = must(["git", "rev-parse", "HEAD"], tree)
+
+    done = _loopd("run", f"goals/{package.key}.yaml", "--json", folder=tree, state=tmp_path / "state")
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    report = json.loads(done.stdout)
+    assert report["state"] == "met"
+    assert _verdicts(report) == [
+        {"fixed": "fail", "suite": "pass"},  # nothing was done
+        {"fixed": "fail", "suite": "fail"},  # rejected: worse than before
+        {"fixed": "pass", "suite": "pass"},
+    ]
+    assert content(tree) == expected
+    assert must(["git", "rev-parse", "HEAD"], tree) == head
+
+
+def _contract(package: Package, script: Path) -> dict[str, Any]:
+    """What the owner of such a project would write."""
+    contract: dict[str, Any] = {
+        "goal": package.key,
+        "objective": f"{package.name} no longer has this bug: {package.bug}\n",
+        "agent": {"scripted": str(script)},
+        "criteria": [
+            {"name": "fixed", "run": list(package.criterion), "baseline": "fail", "timeout": "2m"},
+            {"name": "suite", "run": list(package.suite), "baseline": "pass", "timeout": "2m"},
+        ],
+        "budget": {"attempts": 5, "time": "10m"},
+    }
+    if package.venv == "setup":
+        contract["setup"] = list(package.preparation)
+    if package.venv == "owner":
+        contract["environment"] = {"carry": [".venv"]}
+    return contract
+
+
+def _script(package: Package, fixed_tree: Path, folder: Path) -> Path:
+    """Three attempts; the files of the fix lie beside the script, outside the workspace."""
+    for path in package.fix:
+        (folder / "fix" / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(fixed_tree / path, folder / "fix" / path)
+    wrong = package.wrong
+    attempts: list[list[dict[str, Any]]] = [
+        [{"print": "I looked around and all is well."}],
+        [
+            {"replace": {"path": wrong.path, "old": wrong.old, "new": wrong.new}},
+            {"print": "Done, all tests pass."},
+        ],
+        [
+            *({"copy": {"from": f"fix/{path}", "to": path}} for path in package.fix),
+            {"print": "This time it is done."},
+        ],
+    ]
+    write(folder / "script.yaml", _yaml(attempts))
+    return folder / "script.yaml"
+
+
+def _expected(package: Package, tree: Path, fixed_tree: Path, folder: Path) -> list[str]:
+    """What the workspace must hold in the end: the tree as it is now plus the fix."""
+    shutil.copytree(tree, folder, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
+    apply_fix(package, folder, fixed_tree)
+    return content(folder)
+
+
+def _loopd(*arguments: str, folder: Path, state: Path) -> subprocess.CompletedProcess[str]:
+    """The program as a user starts it, with a state folder of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "loopd", *arguments],
+        cwd=folder,
+        env=environment(PYTHONPATH=str(SUPERVISOR), XDG_STATE_HOME=str(state)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+
+
+def _verdicts(report: dict[str, Any]) -> list[dict[str, str]]:
+    """Criterion and status for each attempt, in order."""
+    return [
+        {verdict["criterion"]: verdict["status"] for verdict in attempt["verdicts"]}
+        for attempt in report["attempts"]
+    ]
+
+
+def _yaml(value: object) -> str:
+    text = io.StringIO()
+    YAML(typ="safe", pure=True).dump(value, text)
+    return text.getvalue()
