@@ -1,7 +1,8 @@
 """Real projects as input: fetched when the tests run, checked by hash, unpacked into a git repository.
 
-`packages.toml` says what they are. Archives are kept in `$LOOPD_TEST_CACHE`, else in `.cache/packages` of the checkout, so the
-network is used once. A missing toolchain skips by name, and fails with `LOOPD_NO_SKIP=1`; a failed fetch always fails.
+`packages.toml` says what they are. Archives are kept in `$LOOPD_TEST_CACHE`, else in `.cache/packages` of the
+checkout, so they are fetched once. A missing toolchain skips by name, and fails with `LOOPD_NO_SKIP=1`;
+a failed fetch always fails.
 """
 
 import hashlib
@@ -110,7 +111,7 @@ def _available(need: str) -> bool:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a person at a terminal: this interpreter first on PATH, nothing of the test run in it."""
+    """The environment of a person at a terminal: this interpreter first on PATH, nothing of the test run."""
     alien = ("PYTHON", "VIRTUAL_ENV", "PYTEST_", "GIT_", "NODE_", "LOOPD_", "COV_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(alien)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
@@ -118,13 +119,17 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    argv: Sequence[str], folder: Path, timeout_s: float = COMMAND_TIMEOUT_S, **more: str
+    argv: Sequence[str], folder: Path, *, timeout_s: float = COMMAND_TIMEOUT_S, index: str = ""
 ) -> tuple[int, str]:
-    """Exit status and joined output of a command. Bytecode is not written: its time stamps are too coarse for quick edits."""
+    """Exit status and joined output of a command; `index` is a git index to use instead of the repository's.
+
+    Bytecode is not written: its time stamps are too coarse for edits that follow within a second.
+    """
+    more = {"PYTHONDONTWRITEBYTECODE": "1", **({"GIT_INDEX_FILE": index} if index else {})}
     done = subprocess.run(
         argv,
         cwd=folder,
-        env=environment(PYTHONDONTWRITEBYTECODE="1", **more),
+        env=environment(**more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -134,9 +139,9 @@ def run(
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def must(argv: Sequence[str], folder: Path, **more: str) -> str:
+def must(argv: Sequence[str], folder: Path, *, index: str = "") -> str:
     """Output of a command that has to succeed."""
-    status, output = run(argv, folder, **more)
+    status, output = run(argv, folder, index=index)
     assert status == 0, f"{shlex.join(argv)} left with {status}:\n{output}"
     return output
 
@@ -153,7 +158,7 @@ def cache() -> Path:
 
 
 def archives(package: Package) -> tuple[Path, Path]:
-    """The old and the fixed archive in the cache, fetched when missing or damaged; both have the pinned hash."""
+    """The old and the fixed archive in the cache, with the pinned hashes; fetched when missing or damaged."""
     kept = cache()
     missing = [
         archive for archive in (package.old, package.fixed) if not _intact(kept / archive.file, archive)
@@ -162,7 +167,7 @@ def archives(package: Package) -> tuple[Path, Path]:
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             _CLIENTS[package.source](package, missing, Path(folder))
             for archive in missing:
-                _keep(package, archive, Path(folder) / archive.file, kept)
+                keep(package, archive, Path(folder) / archive.file, kept)
     return kept / package.old.file, kept / package.fixed.file
 
 
@@ -170,7 +175,8 @@ def _intact(path: Path, archive: Archive) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == archive.sha256
 
 
-def _keep(package: Package, archive: Archive, fetched: Path, kept: Path) -> None:
+def keep(package: Package, archive: Archive, fetched: Path, kept: Path) -> None:
+    """Move a fetched archive into the cache, at once and only with the pinned hash."""
     if not fetched.is_file():
         pytest.fail(
             f"{package.source} gave no {archive.file} for {package.name} {archive.version}", pytrace=False
@@ -182,11 +188,11 @@ def _keep(package: Package, archive: Archive, fetched: Path, kept: Path) -> None
 
 
 def _client(argv: Sequence[str], folder: Path) -> None:
-    """Run the client of a registry; whatever goes wrong is a failure of the test with the client's own words."""
+    """Run the client of a registry; whatever goes wrong fails the test with the client's own words."""
     if not shutil.which(argv[0]):
         lacking(argv[0])
     try:
-        status, output = run(argv, folder, FETCH_TIMEOUT_S)
+        status, output = run(argv, folder, timeout_s=FETCH_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         status, output = 1, f"no answer in {FETCH_TIMEOUT_S} s"
     if status:
@@ -219,7 +225,7 @@ def _npm(package: Package, missing: Sequence[Archive], folder: Path) -> None:
 
 
 def _debian(package: Package, missing: Sequence[Archive], folder: Path) -> None:
-    """`apt-get source` with lists and sources of its own, since most machines have no `deb-src` and we change none."""
+    """`apt-get source` with lists and sources of its own: most machines have no `deb-src`."""
     places = {
         "Dir::Etc::SourceList": os.devnull,
         "Dir::Etc::SourceParts": _source_parts(folder),
@@ -273,7 +279,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def workspace(package: Package, folder: Path) -> tuple[Path, Path]:
-    """The old release as its owner's repository (one commit, `given` included), and the tree of the fixed release."""
+    """The old release as its owner's repository (one commit, `given` included); the fixed release's tree."""
     old, fixed = archives(package)
     fixed_tree = _fixed_tree(package, old, fixed, folder)
     tree = folder / "work"
@@ -336,8 +342,8 @@ def apply_fix(package: Package, tree: Path, fixed_tree: Path) -> None:
 
 
 def content(tree: Path) -> list[str]:
-    """Mode, blob and path of every file that is not ignored, untracked ones included; the repository's index stays as it is."""
+    """Mode, blob and path of every file that git does not ignore; the repository's own index is left alone."""
     with tempfile.TemporaryDirectory() as folder:
-        index = {"GIT_INDEX_FILE": f"{folder}/index"}
-        must(["git", "add", "-A"], tree, **index)
-        return must(["git", "ls-files", "-s"], tree, **index).splitlines()
+        index = f"{folder}/index"
+        must(["git", "add", "-A"], tree, index=index)
+        return must(["git", "ls-files", "-s"], tree, index=index).splitlines()

@@ -1,6 +1,6 @@
 """Real projects with real bugs, from broken to mended.
 
-`-k without_loopd`: the facts of packages.toml, by plain commands. `-k through_loopd`: the same through `loopd run`.
+`-k without_loopd`: the facts of packages.toml by plain commands; `-k through_loopd`: the run by loopd.
 """
 
 import io
@@ -8,26 +8,32 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
+
 from e2e.packages import (
     PACKAGES,
     Package,
     apply_fix,
     apply_wrong,
+    archives,
     commit,
     content,
     environment,
+    keep,
     must,
     prepare,
     require,
     run,
+    unpack,
     workspace,
     write,
 )
-from ruamel.yaml import YAML
 
 pytestmark = pytest.mark.timeout(300)
 SUPERVISOR = Path(__file__).resolve().parents[2] / "supervisor"
@@ -63,7 +69,7 @@ def test_the_facts_of_a_package_hold_without_loopd(package: Package, tmp_path: P
 
 
 def test_a_package_is_mended_in_the_third_attempt_through_loopd(package: Package, tmp_path: Path) -> None:
-    """An idle attempt, a harmful one, the fix: loopd ends met after exactly three and leaves the old release plus the fix."""
+    """An idle attempt, a harmful one, the fix: met after exactly three, with the old release plus the fix."""
     tree, fixed_tree = workspace(package, tmp_path)
     contract = tree / "goals" / f"{package.key}.yaml"
     write(contract, _yaml(_contract(package, _script(package, fixed_tree, tmp_path / "agent"))))
@@ -85,6 +91,48 @@ def test_a_package_is_mended_in_the_third_attempt_through_loopd(package: Package
     ]
     assert content(tree) == expected
     assert must(["git", "rev-parse", "HEAD"], tree) == head
+
+
+def test_a_missing_program_skips_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no such toolchain still gets a green suite, and is told."""
+    monkeypatch.delenv("LOOPD_NO_SKIP", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs no-such-program"):
+        require(replace(PACKAGES["jwt-go"], needs=("no-such-program",)))
+
+
+def test_a_missing_program_is_a_failure_where_nothing_may_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CI cannot lose a test by losing a toolchain."""
+    monkeypatch.setenv("LOOPD_NO_SKIP", "1")
+    with pytest.raises(pytest.fail.Exception, match="needs no-such-program"):
+        require(replace(PACKAGES["jwt-go"], needs=("no-such-program",)))
+
+
+def test_a_fetch_that_finds_nothing_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No network and an empty cache fail with the command and the client's words, never skip."""
+    monkeypatch.setenv("LOOPD_TEST_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(pytest.fail.Exception, match=r"cannot fetch.*pip download"):
+        archives(PACKAGES["pathspec"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_with_another_hash_is_not_kept(tmp_path: Path) -> None:
+    """What a registry serves is used only if it is what was pinned."""
+    package = PACKAGES["pathspec"]
+    served = tmp_path / "served" / package.old.file
+    write(served, "something else")
+    with pytest.raises(pytest.fail.Exception, match=f"pinned is {package.old.sha256}"):
+        keep(package, package.old, served, tmp_path)
+    assert not (tmp_path / package.old.file).exists()
+
+
+def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    """A member that climbs out is refused."""
+    with tarfile.open(tmp_path / "evil.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("../climbed"))
+    with pytest.raises(tarfile.OutsideDestinationError):
+        unpack(tmp_path / "evil.tar", tmp_path / "inside")
+    assert not (tmp_path / "climbed").exists()
 
 
 def _contract(package: Package, script: Path) -> dict[str, Any]:
