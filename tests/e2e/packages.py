@@ -342,7 +342,7 @@ def apply_fix(package: Package, tree: Path, fixed_tree: Path) -> None:
 
 
 def content(tree: Path) -> list[str]:
-    """Mode, blob and path of every file that git does not ignore; the repository's own index is left alone."""
+    """Mode, blob and path of every file that git does not ignore; the repository's own index stays."""
     with tempfile.TemporaryDirectory() as folder:
         index = f"{folder}/index"
         must(["git", "add", "-A"], tree, index=index)
