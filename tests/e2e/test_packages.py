@@ -84,12 +84,13 @@ def test_a_package_is_mended_in_the_third_attempt_through_loopd(package: Package
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     report = json.loads(done.stdout)
-    assert report["state"] == "met"
-    assert _verdicts(report) == [
-        {"fixed": "fail", "suite": "pass"},  # nothing was done
-        {"fixed": "fail", "suite": "fail"},  # rejected: worse than before
-        {"fixed": "pass", "suite": "pass"},
-    ]
+    assert (report["state"], report["attempt"]) == ("met", 3)
+    assert _verdicts(tmp_path / "state", fresh=False) == {
+        1: {"fixed": "fail", "suite": "pass"},  # nothing was done
+        2: {"fixed": "fail", "suite": "fail"},  # rejected: worse than before
+        3: {"fixed": "pass", "suite": "pass"},
+    }
+    assert _verdicts(tmp_path / "state", fresh=True) == {3: {"fixed": "pass", "suite": "pass"}}
     assert content(tree) == expected
     assert must(["git", "rev-parse", "HEAD"], tree) == head
 
@@ -190,7 +191,7 @@ def _loopd(*arguments: str, folder: Path, state: Path) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", "loopd", *arguments],
         cwd=folder,
-        env=environment(PYTHONPATH=str(SUPERVISOR), XDG_STATE_HOME=str(state)),
+        env=environment(PYTHONPATH=str(SUPERVISOR), LOOPD_STATE=str(state)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -199,12 +200,17 @@ def _loopd(*arguments: str, folder: Path, state: Path) -> subprocess.CompletedPr
     )
 
 
-def _verdicts(report: dict[str, Any]) -> list[dict[str, str]]:
-    """Criterion and status for each attempt, in order."""
-    return [
-        {verdict["criterion"]: verdict["status"] for verdict in attempt["verdicts"]}
-        for attempt in report["attempts"]
-    ]
+def _verdicts(state: Path, *, fresh: bool) -> dict[int, dict[str, str]]:
+    """Attempt -> criterion -> status, as the only run's ledger has them; `fresh`: those of the final confirmation."""
+    (ledger,) = state.glob("runs/*/ledger.ndjson")
+    found: dict[int, dict[str, str]] = {}
+    for event in map(json.loads, ledger.read_text(encoding="ascii").splitlines()):
+        data = event["data"]
+        if event["kind"] == "verdict" and data["fresh"] == fresh:
+            verdict = data["verdict"]
+            found.setdefault(data["attempt"], {})[verdict["criterion"]] = verdict["status"]
+    found.pop(0, None)  # the baseline
+    return found
 
 
 def _yaml(value: object) -> str:
