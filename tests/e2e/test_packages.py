@@ -201,7 +201,7 @@ def _loopd(*arguments: str, folder: Path, state: Path) -> subprocess.CompletedPr
 
 
 def _verdicts(state: Path, *, fresh: bool) -> dict[int, dict[str, str]]:
-    """Attempt -> criterion -> status, as the only run's ledger has them; `fresh`: those of the final confirmation."""
+    """Attempt -> criterion -> status in the ledger of the only run; `fresh`: of the final confirmation."""
     (ledger,) = state.glob("runs/*/ledger.ndjson")
     found: dict[int, dict[str, str]] = {}
     for event in map(json.loads, ledger.read_text(encoding="ascii").splitlines()):
