@@ -67,7 +67,7 @@ def reserve(allowance: Allowance, spent: Spent) -> Reserve | Limit:
 
 
 def exhausted_by(allowance: Allowance, spent: Spent) -> Limit | None:
-    """The first budget that is used up: nothing may be launched when what is left buys not even the cheapest attempt."""
+    """The first budget that is used up; one that buys not even the cheapest attempt so far counts as used up."""
     if spent.attempts >= allowance.attempts:
         return Limit("attempts", f"{spent.attempts} of {allowance.attempts} attempts are used")
     if spent.time_s >= allowance.time_s:
@@ -103,7 +103,7 @@ def settle(spent: Spent, reserved: Reserve, usage: Usage | None, *, attempts: in
     )
 
 
-def overrun(reserved: Reserve, allowance: Allowance, spent: Spent, usage: Usage) -> str | None:
+def overrun(allowance: Allowance, spent: Spent, usage: Usage) -> str | None:
     """In words, the cost or token budget that a running attempt has reached; None while it is within all."""
     cost, tokens = usage.cost_usd, usage.tokens
     if cost is not None and allowance.attempt_cost_usd is not None and cost >= allowance.attempt_cost_usd:

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 
 from loopd.domain.attempt import Exit, Outcome, Usage
 from loopd.domain.budget import Allowance, Reserve, Spent, settle
-from loopd.domain.criteria import Assessment
 from loopd.domain.decision import History, Rung
 from loopd.domain.progress import Score, score
 from loopd.domain.run import State
@@ -105,6 +104,8 @@ class Record:
     notes: tuple[str, ...] = ()  # the operator's, for the next instruction, each used once
     attention: tuple[str, ...] = ()
     wait_until: str = ""  # UTC
+    broken: str = ""  # a verifier that cannot run here, in words; cleared when the run is reopened
+    heard: tuple[int, ...] = ()  # numbers of the owner's requests that are recorded
     signal: str = ""
     delivered: str = ""  # what was delivered where, in words
     resume_at: Step = Step.LAUNCH  # where a reopened run goes on
@@ -114,6 +115,8 @@ def apply(record: Record, kind: str, data: Mapping[str, Any], at: str = "") -> R
     """The record after one more event. Unknown kinds change nothing but the time spent."""
     if (elapsed := data.get("elapsed_s")) is not None:
         record = replace(record, spent=replace(record.spent, time_s=max(record.spent.time_s, elapsed)))
+    if request := data.get("request"):
+        record = replace(record, heard=(*record.heard, request)[-KEPT:])
     fold = _FOLDS.get(kind)
     return fold(record, data, at) if fold else record
 
@@ -134,14 +137,6 @@ def dump_value(value: object) -> Any:
     """One fact of the domain as JSON values, for an event."""
     kind: type = type(value)
     return _adapter(kind).dump_python(value, mode="json")
-
-
-def assessment(record: Record, criteria: tuple[str, ...]) -> Assessment:
-    """The verdicts of the current attempt, read as an answer."""
-    current = _current(record)
-    confirmed = set(current.fresh) >= set(criteria)
-    verdicts = {**current.verdicts, **current.fresh}
-    return Assessment(current.tree, criteria, verdicts, confirmed, tampered=current.tampered)
 
 
 def _opened(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -239,7 +234,7 @@ def _verdict(record: Record, data: Mapping[str, Any], at: str) -> Record:
 def _assessed(record: Record, data: Mapping[str, Any], at: str) -> Record:
     current = _current(record)
     if data.get("broken"):
-        return replace(record, step=Step.DECIDE, reason=data["broken"])
+        return replace(record, step=Step.DECIDE, broken=data["broken"])
     reached = score_of(data["score"])
     summary = Summary(
         number=current.number,
@@ -267,7 +262,7 @@ def _assessed(record: Record, data: Mapping[str, Any], at: str) -> Record:
         record,
         step=Step.DECIDE,
         recent=(*record.recent, summary)[-KEPT:],
-        best=summary if better or (record.best is None and current.effect) else record.best,
+        best=summary if current.effect and (record.best is None or reached > record.best.score) else record.best,
         history=history,
     )
 
@@ -308,7 +303,7 @@ def _closing(record: Record, data: Mapping[str, Any], at: str) -> Record:
 
 
 def _reopened(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    record = replace(record, step=record.resume_at, state=State.READY, reason="")
+    record = replace(record, step=record.resume_at, state=State.READY, reason="", broken="")
     if record.step is Step.VERIFY and record.current:
         return replace(record, current=replace(record.current, verdicts={}, fresh={}))
     return replace(record, history=replace(record.history, no_effect=0, stalled=0, rungs=(), tampers=0))
@@ -377,11 +372,9 @@ def score_of(data: Mapping[str, int]) -> Score:
 
 
 def best_score(record: Record) -> Score:
-    """The score to beat: the best attempt's, or the baseline's."""
-    if record.best:
-        return record.best.score
-
-    return score(record.baseline_verdicts.values())
+    """The score to beat: the best attempt's or the baseline's, whichever is higher."""
+    baseline = score(record.baseline_verdicts.values())
+    return max(baseline, record.best.score) if record.best else baseline
 
 
 def _current(record: Record) -> Current:

@@ -1,4 +1,4 @@
-"""An agent: a program that edits a tree when told to. An adapter knows its command line and its output, nothing else."""
+"""An agent: a program that edits a tree when told to. An adapter knows its command line and its output."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Reader(Protocol):
         ...
 
     def usage(self) -> Usage | None:
-        """The total of this attempt after its end (files named in the contract are read now); None when nothing was told."""
+        """The total of this attempt after its end (files named in the contract are read now); None if none was told."""
         ...
 
 
@@ -82,7 +82,7 @@ class Agent(Protocol):
         ...
 
     def launch(self, order: Order) -> Launch:
-        """The command for this attempt. May write into `order.folder` only. Raises `BlockedError` when it cannot work."""
+        """The command for this attempt. May write into `order.folder` only. Raises `BlockedError` if it cannot work."""
         ...
 
     def reader(self, order: Order) -> Reader:

@@ -23,7 +23,7 @@ class RunEntry:
 
 
 class Store(Protocol):
-    """Shared state. Every method is one short transaction; raises `StateError` when the store fails (closed, never "no")."""
+    """Shared state. Every method is one short transaction; `StateError` when the store fails (closed, never "no")."""
 
     def put(self, entry: RunEntry) -> None:
         """Insert or replace by `run`."""

@@ -58,6 +58,14 @@ class Prepared:
     ] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
 
 
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """One thing more for a verifier, tried by preflight to find out what it lacks."""
+
+    line: str  # "environment: {carry: [.env]}"
+    tree: CheckTree
+
+
 class Workspace(Protocol):
     """Every tree of one run. Trees are immutable values; the methods that take a tree never change it."""
 
@@ -67,7 +75,7 @@ class Workspace(Protocol):
         ...
 
     async def prepare(self) -> Prepared:
-        """Take the baseline and make the prepared tree (carry, setup). Called again after a crash: completes, never repeats.
+        """Take the baseline and make the prepared tree (carry, setup). Again after a crash: completes, never repeats.
 
         Raises `BlockedError` when a setup command fails or the machine lacks a means the contract needs, and when,
         without bubblewrap, a trusted program leads back into the workspace.
@@ -87,15 +95,27 @@ class Workspace(Protocol):
         ...
 
     async def restore(self, base: TreeId, after: TreeId, paths: Sequence[str], evidence: Path) -> None:
-        """Put the content of `base` at `paths` in the workspace; what stood there (as in `after`) goes to `evidence` first."""
+        """Put the content of `base` at `paths` in the workspace; what `after` has there goes to `evidence`."""
         ...
 
     async def check_tree(self, tree: TreeId, *, fresh: bool = False) -> CheckTree:
-        """The kept verification tree, reset to `tree` and cleaned; with `fresh`, a new one from the pristine prepared state."""
+        """The kept verification tree, reset to `tree` and cleaned; `fresh`: a new one from the pristine state."""
         ...
 
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         """A separate check tree that holds the baseline, for re-checks and for `{baseline}`."""
+        ...
+
+    async def rebuild(self) -> None:
+        """Throw the kept verification tree away; the next `check_tree` makes it anew from the pristine state."""
+        ...
+
+    async def release_locks(self) -> tuple[str, ...]:
+        """Remove git lock files that a killed agent left and nobody has open; their paths."""
+        ...
+
+    async def relaxations(self, tree: CheckTree) -> Sequence[Relaxation]:
+        """Ways to give a verifier more than the contract does, each with the one contract line that would mean it."""
         ...
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
@@ -107,7 +127,7 @@ class Workspace(Protocol):
         ...
 
     async def write_tree(self, tree: TreeId, *, expected: TreeId | None) -> tuple[str, ...]:
-        """Make the workspace files equal to `tree` (the files of a snapshot only, ignored files untouched); returns the changed paths.
+        """Make the user's files equal to `tree` (ignored files untouched); returns the changed paths.
 
         With `expected`, raises `UsageError` naming the conflicts when a file to be written differs from `expected`.
         """

@@ -1,0 +1,168 @@
+"""One attempt: reserved, launched, watched, ended on every path, its tree proven empty, its changes captured."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+
+from loopd.domain.attempt import Outcome, Usage
+from loopd.domain.budget import Limit
+from loopd.domain.budget import reserve as reserve_budget
+from loopd.domain.errors import BlockedError
+from loopd.domain.record import Current, Record, dump_value
+from loopd.engine.briefing import brief
+from loopd.engine.run import Run
+from loopd.engine.watcher import Output, Over, Watcher
+from loopd.ports.agent import Launch, Order
+from loopd.ports.processes import Cleared, Container, ProcessSpec
+
+
+async def reserve(run: Run) -> None:
+    """Take the owner's edits over, write the instruction, and record what the next attempt may use up."""
+    record, workspace = run.record, run.ports.workspace
+    budget = reserve_budget(record.allowance, replace(record.spent, time_s=run.active_s()))
+    if isinstance(budget, Limit):
+        run.note("decision", decision="stop", state="exhausted", reason=budget.text)
+        return
+    before = (await workspace.snapshot()).tree
+    base = record.base
+    if before != record.last_after:
+        base = await workspace.overlay(record.base, record.last_after, before)
+        run.note("owner.edited", paths=list(await workspace.changed_paths(record.last_after, before)))
+    number = record.number + 1
+    folder = run.attempt_folder(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    path, digest = run.ports.instructions.write(brief(run, number), folder)
+    run.launched = number
+    run.note(
+        "attempt.reserved",
+        attempt=number,
+        before=before,
+        base=base,
+        reserve=dump_value(budget),
+        instruction=str(path.relative_to(run.folder)),
+        digest=digest,
+        notes_used=len(record.notes),
+    )
+
+
+async def watch(run: Run) -> None:
+    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end."""
+    current = _current(run.record)
+    folder = run.attempt_folder(current.number)
+    order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
+    ours = run.launched == current.number
+    container = await (_start(run, order) if ours else run.ports.containers.adopt(folder / "process"))
+    if container is None:
+        run.note("attempt.voided", attempt=current.number)
+        return
+    run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
+    files = [run.ports.outputs(folder / name) for name in ("stdout.log", "stderr.log")]
+    output = Output(run.ports.agent.reader(order), files)
+    over = Over(Outcome.INTERRUPTED, "interrupted")
+    try:
+        age_s = 0.0 if ours else _age_s(run, current)
+        over = await Watcher(run, container, output, current, age_s).until_over()
+    finally:
+        with anyio.CancelScope(shield=True):
+            cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
+            _record_end(run, current, over, cleared, output.total())
+
+
+async def capture(run: Run) -> None:
+    """Take the attempt's changes, put back what it must not change, and look after the pinned copies."""
+    current, workspace = _current(run.record), run.ports.workspace
+    evidence = run.attempt_folder(current.number) / "restored"
+    locks = await workspace.release_locks()
+    after = await workspace.snapshot()
+    composed = await workspace.compose(run.record.base, after.tree)
+    left = after.tree
+    if composed.restored:
+        await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
+        left = (await workspace.snapshot()).tree
+    tampered = run.ports.pins.repair()
+    effect = after.tree != current.before
+    run.note(
+        "attempt.captured",
+        attempt=current.number,
+        after=after.tree,
+        workspace=left,
+        tree=composed.tree,
+        effect=effect,
+        outcome=_outcome(current, effect),
+        changed=list(composed.changed),
+        restored=list(composed.restored),
+        unproven=list(composed.unproven),
+        refused=[*composed.refused, *after.left_out],
+        locks=list(locks),
+        tampered=f"pinned copies were changed: {', '.join(tampered)}" if tampered else "",
+    )
+
+
+async def _start(run: Run, order: Order) -> Container:
+    launch = run.ports.agent.launch(order)
+    process = order.folder / "process"
+    process.mkdir(exist_ok=True)
+    return await run.ports.containers.start(_spec(run, order, launch, process))
+
+
+def _spec(run: Run, order: Order, launch: Launch, process: Path) -> ProcessSpec:
+    return ProcessSpec(
+        folder=process,
+        argv=launch.argv,
+        cwd=order.workspace,
+        env=_environment(run, launch.env),
+        marker=f"{run.record.run}/{order.attempt}",
+        stdin=launch.stdin,
+        stdout=order.folder / "stdout.log",
+        stderr=order.folder / "stderr.log",
+    )
+
+
+def _environment(run: Run, extra: Mapping[str, str]) -> dict[str, str]:
+    return {**run.agent_env, **extra, "PATH": run.search_path}
+
+
+def _record_end(run: Run, current: Current, over: Over, cleared: Cleared, usage: Usage | None) -> None:
+    if cleared.survivors:
+        pids = ", ".join(f"{stray.pid} ({stray.command})" for stray in cleared.survivors)
+        raise BlockedError(
+            f"attempt {current.number} left processes that cannot be ended: {pids}",
+            "end them as their owner, then loopd resume last",
+        )
+    outcome = over.outcome or (Outcome.FINISHED if cleared.exit.status == 0 else Outcome.CRASHED)
+    if cleared.exit.lost and over.outcome is None:
+        outcome = Outcome.INTERRUPTED
+    run.note(
+        "attempt.ended",
+        attempt=current.number,
+        outcome=outcome,
+        reason=over.reason or ("" if cleared.exit.status == 0 else str(cleared.exit)),
+        exit=dump_value(cleared.exit),
+        usage=_settled(usage, whole=over.outcome in (None, Outcome.FINISHED)),
+        ended=[stray.command for stray in cleared.ended],
+        strays=[dump_value(stray) for stray in cleared.ended],
+        signals=list(cleared.signals),
+    )
+
+
+def _settled(usage: Usage | None, *, whole: bool) -> object:
+    return None if usage is None else dump_value(usage if whole else replace(usage, partial=True))
+
+
+def _outcome(current: Current, effect: bool) -> Outcome:
+    outcome = current.outcome or Outcome.FINISHED
+    return Outcome.NO_EFFECT if outcome is Outcome.FINISHED and not effect else outcome
+
+
+def _age_s(run: Run, current: Current) -> float:
+    began = datetime.fromisoformat(current.reserved_at)
+    return max(0.0, (run.ports.clock.now() - began).total_seconds())
+
+
+def _current(record: Record) -> Current:
+    if record.current is None:
+        raise ValueError("no attempt is reserved")
+    return record.current

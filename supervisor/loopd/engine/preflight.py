@@ -1,0 +1,72 @@
+"""Before the first attempt: every verifier on the baseline, so that "done" can be told from "now"."""
+
+from collections.abc import Mapping
+
+from loopd.domain.contract import Criterion
+from loopd.domain.criteria import holds
+from loopd.domain.errors import BlockedError, RefusedError
+from loopd.domain.record import dump_value
+from loopd.domain.verdict import Status, Verdict
+from loopd.engine.run import Run
+from loopd.engine.verification import check, check_again
+from loopd.ports.workspace import CheckTree
+
+
+async def preflight(run: Run) -> None:
+    """Find the programs, prepare the tree, measure the baseline, and refuse a goal that cannot tell done from now."""
+    agent = run.ports.agent.probe(run.search_path)
+    prepared = await run.ports.workspace.prepare()
+    run.note("tree.prepared", **dump_value(prepared), agent=agent)
+    tree = await run.ports.workspace.check_tree(prepared.baseline)
+    for criterion in run.goal.criteria:
+        if criterion.name not in run.record.baseline_verdicts:
+            await _measure(run, criterion, tree)
+    verdicts = run.record.baseline_verdicts
+    promises(run.goal.criteria, verdicts, met_before=run.met_before)
+    workspace = (await run.ports.workspace.snapshot()).tree
+    run.note("preflight.passed", baseline=prepared.baseline, workspace=workspace)
+    if all(holds(verdicts[name]) for name in run.criteria):
+        run.note("decision", decision="met", state="met", reason="all criteria hold already; no attempt was needed")
+
+
+def promises(criteria: tuple[Criterion, ...], verdicts: Mapping[str, Verdict], *, met_before: bool) -> None:
+    """Compare the baseline with what the contract promised about it. Raises `RefusedError` with the mend."""
+    for criterion in criteria:
+        held = holds(verdicts[criterion.name])
+        if criterion.baseline == "fail" and held and not met_before:
+            raise RefusedError(
+                f"criterion {criterion.name} passes before any attempt, and the contract promises that it fails; "
+                f"mend the check, or write baseline: any"
+            )
+        if criterion.baseline == "pass" and not held:
+            raise RefusedError(
+                f"criterion {criterion.name} fails before any attempt ({verdicts[criterion.name].summary}), and the "
+                f"contract promises that it passes; mend the tree, or write baseline: any"
+            )
+    kept_green = all(criterion.baseline in ("any", "pass") for criterion in criteria)
+    if all(holds(verdict) for verdict in verdicts.values()) and not (kept_green or met_before):
+        raise RefusedError(
+            "every criterion already holds: nothing here tells done from now; add a criterion that fails today, "
+            "or write baseline: any to keep it green"
+        )
+
+
+async def _measure(run: Run, criterion: Criterion, tree: CheckTree) -> None:
+    verdict = await check_again(run, criterion, tree, "baseline")
+    if verdict.status is Status.ERROR:
+        raise await _explain(run, criterion, tree, verdict)
+    stable = verdict.tests
+    if criterion.report is not None:
+        second = await check(run, criterion, tree, "baseline-second")
+        stable = tuple(test for test in verdict.tests if test in set(second.tests))
+    run.note("baseline.verdict", verdict=dump_value(verdict), stable_tests=list(stable))
+
+
+async def _explain(run: Run, criterion: Criterion, tree: CheckTree, verdict: Verdict) -> BlockedError:
+    """Try one relaxation at a time; the first that mends the check names the contract line to write."""
+    why = f"criterion {criterion.name} cannot run on the baseline: {verdict.reason or verdict.summary}"
+    for number, relaxation in enumerate(await run.ports.workspace.relaxations(tree), start=1):
+        relaxed = await check(run, criterion, relaxation.tree, f"relaxed-{number}")
+        if relaxed.status is not Status.ERROR:
+            return BlockedError(why, f"it runs with this line in the contract: {relaxation.line}")
+    return BlockedError(why, f"see {run.folder / verdict.output}, mend it, then loopd resume {run.record.run}")

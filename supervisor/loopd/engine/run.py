@@ -1,0 +1,126 @@
+"""Everything one run works with: its goal, its ports, and the record that its ledger tells."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loopd.domain.contract import Criterion, Goal
+from loopd.domain.decision import Policy
+from loopd.domain.record import Record, Step, apply, dump
+from loopd.domain.text import Ends
+from loopd.ports.agent import Agent
+from loopd.ports.clock import Clock
+from loopd.ports.instructions import Instructions
+from loopd.ports.ledger import Ledger
+from loopd.ports.output import Outputs
+from loopd.ports.pins import Pins
+from loopd.ports.processes import Containers, Grace
+from loopd.ports.requests import Requests
+from loopd.ports.verifier import Verifiers
+from loopd.ports.workspace import Workspace
+
+SNAPSHOT_EVERY = 100  # attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """Every time the engine waits for, in seconds, and the caps that go with them."""
+
+    tick_s: float = 0.25  # between looks at an agent's output
+    look_s: float = 5.0  # between looks at an agent's processor time
+    final_grace_s: float = 10.0  # from the agent's final event to the end of its attempt
+    grace: Grace = field(default_factory=Grace)
+    log_cap_bytes: int = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of the scope as they are told to the agent: patterns and names."""
+
+    references: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()  # empty: everything that is not protected
+    addable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside of a run."""
+
+    clock: Clock
+    ledger: Ledger
+    workspace: Workspace
+    containers: Containers
+    agent: Agent
+    verifiers: Verifiers
+    instructions: Instructions
+    requests: Requests
+    pins: Pins
+    outputs: Outputs
+    read_ends: Callable[[Path], Ends]  # head and tail of a captured file; empty when it is not there
+
+
+@dataclass(slots=True)
+class Run:
+    """One run at work. `record` is only ever changed by `note`, after the ledger has the event."""
+
+    goal: Goal
+    folder: Path
+    user_root: Path  # the owner's tree; the workspace itself unless the run works in a clone
+    policy: Policy
+    timers: Timers
+    ports: Ports
+    search_path: str
+    agent_env: Mapping[str, str]
+    record: Record
+    rules: Rules = field(default_factory=Rules)
+    weak: bool = False  # `verification: workspace`
+    met_before: bool = False  # a run of this very contract was met
+    observers: Sequence[Callable[[Record, str, Mapping[str, Any]], None]] = ()
+    signal: str = ""  # the signal that asks this process to leave
+    on_interrupt: Callable[[], None] = lambda: None  # cancels the step at work
+    launched: int = 0  # the attempt this process reserved itself; another number was left by a dead one
+    started_s: float = 0.0
+    idle_s: float = 0.0  # waits of this process, which use no time budget
+
+    def __post_init__(self) -> None:
+        """Begin to count active time where the ledger stopped."""
+        self.started_s = self.ports.clock.elapsed() - self.record.spent.time_s
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """Names of all criteria, in the contract's order."""
+        return tuple(criterion.name for criterion in self.goal.criteria)
+
+    def criterion(self, name: str) -> Criterion:
+        """One criterion by its name."""
+        return next(criterion for criterion in self.goal.criteria if criterion.name == name)
+
+    def active_s(self) -> float:
+        """Seconds of this run so far, waits excluded, earlier processes included."""
+        return self.ports.clock.elapsed() - self.started_s - self.idle_s
+
+    def attempt_folder(self, number: int) -> Path:
+        """Where everything of one attempt lies."""
+        return self.folder / "attempts" / f"{number:04d}"
+
+    @property
+    def leaving(self) -> bool:
+        """A signal has come: nothing new is begun."""
+        return bool(self.signal)
+
+    def interrupt(self, signal: str, *, at_once: bool) -> None:
+        """Ask this process to leave: at the next boundary between attempts, or in the middle of the step at work."""
+        self.signal = signal
+        if at_once or self.record.step is Step.WAIT:
+            self.on_interrupt()
+
+    def note(self, kind: str, *, durable: bool = True, **data: Any) -> None:
+        """Record one event, then let the record follow it, then tell who watches."""
+        event = self.ports.ledger.append(kind, {**data, "elapsed_s": round(self.active_s(), 3)}, durable=durable)
+        self.record = apply(self.record, kind, event.data, event.at)
+        for observe in self.observers:
+            observe(self.record, kind, event.data)
+        if kind == "attempt.assessed" and self.record.number % SNAPSHOT_EVERY == 0:
+            self.ports.ledger.save_snapshot(event.seq, dump(self.record))

@@ -1,0 +1,171 @@
+"""From a captured attempt to verdicts: cheap layers first, cached by tree, confirmed on a fresh one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from loopd.domain.contract import Criterion
+from loopd.domain.criteria import Assessment, holds
+from loopd.domain.record import Current, dump_value
+from loopd.domain.reports import judge_report
+from loopd.domain.verdict import Status, Verdict
+from loopd.engine.run import Run
+from loopd.ports.verifier import CheckContext
+from loopd.ports.workspace import CheckTree
+
+LAYERS = ("fast", "tests", "slow", "held-out", "review")
+
+
+async def verify(run: Run) -> None:
+    """Complete the verdicts of the captured attempt and record what they mean together."""
+    current = _current(run)
+    broken = await _kept(run, current)
+    if not broken and _holding(run) and not run.weak:
+        broken = await _fresh(run, current)
+    assessment = assess(run)
+    run.note(
+        "attempt.assessed",
+        attempt=current.number,
+        score=dump_value(assessment.score),
+        fingerprint=assessment.fingerprint,
+        failing=list(assessment.failing),
+        met=assessment.met and not broken,
+        broken=broken,
+    )
+
+
+def assess(run: Run) -> Assessment:
+    """The recorded verdicts of the attempt, read together; a fresh verdict outranks a kept one."""
+    current = _current(run)
+    confirmed = set(current.fresh) >= set(run.criteria) or run.weak
+    verdicts = {**current.verdicts, **current.fresh}
+    return Assessment(current.tree, run.criteria, verdicts, confirmed, run.record.broken, current.tampered)
+
+
+def layers(criteria: Sequence[Criterion]) -> Iterator[tuple[Criterion, ...]]:
+    """The criteria by layer, cheap ones first, in the contract's order within each."""
+    for layer in LAYERS:
+        if group := tuple(criterion for criterion in criteria if criterion.layer == layer):
+            yield group
+
+
+async def check_again(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> Verdict:
+    """Check once, and once more after an error, which may have been the machine's and not the tree's."""
+    verdict = await check(run, criterion, tree, label)
+    if verdict.status is Status.ERROR:
+        verdict = await check(run, criterion, tree, f"{label}-again")
+    return verdict
+
+
+async def check(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> Verdict:
+    """One check in a private, fresh folder, and the rule about the tests of the baseline."""
+    folder = run.folder / "checks" / f"{label}-{criterion.name}"
+    baseline = None
+    if "{baseline}" in " ".join(criterion.run or ()):
+        baseline = await run.ports.workspace.baseline_tree(run.record.base or run.record.baseline)
+    context = CheckContext(
+        tree=tree,
+        folder=folder,
+        marker=f"{run.record.run}/check/{label}/{criterion.name}",
+        attempt=run.record.number,
+        baseline=baseline,
+        parameters=criterion.with_,
+    )
+    verdict = await run.ports.verifiers.check(criterion, context)
+    return replace(verdict, output=str(folder.relative_to(run.folder)))
+
+
+async def _kept(run: Run, current: Current) -> str:
+    """Verdicts on the kept tree, layer by layer; the reason when the environment proves broken."""
+    tree: CheckTree | None = None
+    for group in layers(run.goal.criteria):
+        for criterion in group:
+            if criterion.name in _current(run).verdicts or not _ready(run, criterion):
+                continue
+            verdict = _known(run, criterion, current.tree)
+            if verdict is None:
+                tree = tree or await run.ports.workspace.check_tree(current.tree)
+                verdict = await check_again(run, criterion, tree, f"{current.number:04d}")
+                verdict = _same_tests(run, criterion, verdict)
+                verdict, broken = await _blame(run, criterion, verdict)
+                if broken:
+                    return broken
+            _record(run, verdict, fresh=False)
+        if not all(holds(_current(run).verdicts.get(criterion.name)) for criterion in group):
+            break
+    return ""
+
+
+async def _fresh(run: Run, current: Current) -> str:
+    """Everything held: once more on a tree made from the pristine state, which no verifier ever touched."""
+    tree = await run.ports.workspace.check_tree(current.tree, fresh=True)
+    for group in layers(run.goal.criteria):
+        for criterion in group:
+            if criterion.name in _current(run).fresh:
+                continue
+            verdict = await check_again(run, criterion, tree, f"{current.number:04d}-fresh")
+            verdict, broken = await _blame(run, criterion, _same_tests(run, criterion, verdict))
+            if broken:
+                return broken
+            if not holds(verdict):
+                verdict = replace(verdict, status=Status.FAIL, flags=(*verdict.flags, "not reproducible"))
+            _record(run, verdict, fresh=True)
+            if not holds(verdict):
+                await run.ports.workspace.rebuild()
+                return ""
+    return ""
+
+
+async def _blame(run: Run, criterion: Criterion, verdict: Verdict) -> tuple[Verdict, str]:
+    """Whether an error is the change's or the environment's: the same check on the baseline tells."""
+    if verdict.status is not Status.ERROR:
+        return verdict, ""
+    base = await run.ports.workspace.baseline_tree(run.record.base)
+    twin = await check(run, criterion, base, f"{run.record.number:04d}-baseline")
+    if twin.status is Status.ERROR:
+        return verdict, f"{criterion.name} cannot run here: {twin.reason or twin.summary} (on the baseline too)"
+    flags = (*verdict.flags, "errs with the change, not without it")
+    return replace(verdict, status=Status.FAIL, flags=flags), ""
+
+
+def _same_tests(run: Run, criterion: Criterion, verdict: Verdict) -> Verdict:
+    """A green suite that lost tests of the baseline, or skips new ones, is red."""
+    if verdict.status is not Status.PASS or criterion.report is None:
+        return verdict
+    stable = run.record.stable_tests.get(criterion.name, ())
+    skipped = run.record.baseline_verdicts[criterion.name].skipped
+    findings = judge_report(stable, skipped, verdict.tests, verdict.skipped, criterion.report.may_go)
+    if not findings:
+        return verdict
+    return replace(verdict, status=Status.FAIL, summary=findings[0].message, findings=(*verdict.findings, *findings))
+
+
+def _known(run: Run, criterion: Criterion, tree: str) -> Verdict | None:
+    """The verdict this criterion already gave on this very tree; errors are never reused, nor anything weak."""
+    if run.weak:
+        return None
+    known = [(summary.tree, summary.verdicts) for summary in reversed(run.record.recent)]
+    known.append((run.record.baseline, run.record.baseline_verdicts))
+    for other, verdicts in known:
+        verdict = verdicts.get(criterion.name)
+        if other == tree and verdict and verdict.status in (Status.PASS, Status.FAIL):
+            return replace(verdict, cached=True)
+    return None
+
+
+def _ready(run: Run, criterion: Criterion) -> bool:
+    return all(holds(_current(run).verdicts.get(name)) for name in criterion.needs)
+
+
+def _holding(run: Run) -> bool:
+    verdicts = _current(run).verdicts
+    return all(holds(verdicts.get(name)) for name in run.criteria)
+
+
+def _record(run: Run, verdict: Verdict, *, fresh: bool) -> None:
+    run.note("verdict", attempt=run.record.number, verdict=dump_value(verdict), fresh=fresh)
+
+
+def _current(run: Run) -> Current:
+    if run.record.current is None:
+        raise ValueError("nothing was captured")
+    return run.record.current

@@ -1,0 +1,161 @@
+"""When an attempt is over: the first of exit, final event plus grace, idle, hard time, budget, operator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from loopd.domain.attempt import Outcome, Usage
+from loopd.domain.budget import overrun
+from loopd.domain.record import Current
+from loopd.engine.run import Run
+from loopd.ports.agent import Final, Reader, Usages
+from loopd.ports.output import Lines
+from loopd.ports.processes import Activity, Container
+
+QUIET_CPU_SHARE = 0.01  # of the time looked at: less processor time than this is silence (timers of an idle runtime)
+PAUSE_S = 5.0  # a longer gap between two looks means that this machine was suspended
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Why an attempt is over, before its tree is ended."""
+
+    outcome: Outcome | None  # None: the process left by itself
+    reason: str = ""
+
+
+class Output:
+    """What an attempt has said so far: usage, final event, and how much."""
+
+    def __init__(self, reader: Reader, files: Sequence[Lines]) -> None:
+        self._reader, self._files = reader, files
+        self.seen: Usage | None = None
+        self.final = False
+
+    def read(self) -> bool:
+        """Take in new lines; whether there were any."""
+        moved = False
+        for file in self._files:
+            while lines := file.read():
+                moved = True
+                for line in lines:
+                    self._take(line)
+        return moved
+
+    def total(self) -> Usage | None:
+        """Usage after the end: what the agent reported in the way the contract names, else what was seen."""
+        self.read()
+        for file in self._files:
+            if last := file.finish():
+                self._take(last)
+        return self._reader.usage() or self.seen
+
+    def _take(self, line: bytes) -> None:
+        for event in self._reader.feed(line):
+            if isinstance(event, Usages):
+                self.seen = event.usage
+            elif isinstance(event, Final):
+                self.final = True
+
+
+class Idleness:
+    """Three signals of life. Silence is dear to prove: processor time is looked at seldom, the workspace last."""
+
+    def __init__(self, run: Run, container: Container, before: str) -> None:
+        self._run, self._container, self._tree = run, container, before
+        self._alive = self._looked = run.ports.clock.elapsed()
+        self._last: Activity | None = None
+        self._limit = run.record.allowance.attempt_idle_s
+
+    def alive(self, now: float) -> None:
+        """Something moved."""
+        self._alive = self._looked = now
+
+    def pardon(self, gap_s: float) -> None:
+        """Time in which this machine was suspended is not silence."""
+        self._alive += gap_s
+
+    async def over(self, now: float) -> Over | None:
+        """An ending when all three have been silent for the limit."""
+        if self._limit is None or now - self._looked < min(self._run.timers.look_s, self._limit / 4):
+            return None
+        if self._worked(now) or now - self._alive < self._limit or await self._changed(now):
+            return None
+        return Over(Outcome.IDLE, f"no output, no processor time and no change for {self._limit:.0f} s")
+
+    def _worked(self, now: float) -> bool:
+        span, self._looked = now - self._looked, now
+        last, self._last = self._last, self._container.activity()
+        if last is None or self._last.cpu_s - last.cpu_s <= QUIET_CPU_SHARE * span:
+            return False
+        self._alive = now
+        return True
+
+    async def _changed(self, now: float) -> bool:
+        known, self._tree = self._tree, (await self._run.ports.workspace.snapshot()).tree
+        if known == self._tree:
+            return False
+        self._alive = now
+        return True
+
+
+class Watcher:
+    """Watches one container until the first ending."""
+
+    def __init__(self, run: Run, container: Container, output: Output, current: Current, age_s: float) -> None:
+        self._run, self._container, self._output, self._current = run, container, output, current
+        self._clock = run.ports.clock
+        self._began = self._clock.elapsed() - age_s
+        self._last_look = self._clock.elapsed()
+        self._idleness = Idleness(run, container, current.before)
+        self._final_at: float | None = None
+
+    async def until_over(self) -> Over:
+        """Return at the first ending; the container may still be running then."""
+        endings: list[Over] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def exited() -> None:
+                await self._container.wait()
+                endings.append(Over(None))
+                tasks.cancel_scope.cancel()
+
+            async def ran_out() -> None:
+                while (over := await self._look()) is None:
+                    await self._clock.sleep(self._run.timers.tick_s)
+                endings.append(over)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(exited)
+            tasks.start_soon(ran_out)
+        return endings[0]
+
+    async def _look(self) -> Over | None:
+        now = self._clock.elapsed()
+        gap, self._last_look = now - self._last_look, now
+        if gap > self._run.timers.tick_s + PAUSE_S:
+            self._idleness.pardon(gap)
+            self._run.note("host.paused", durable=False, seconds=round(gap, 1))
+        if self._output.read():
+            self._idleness.alive(now)
+        return self._money() or self._grace(now) or self._hard_time(now) or await self._idleness.over(now)
+
+    def _money(self) -> Over | None:
+        record = self._run.record
+        if self._output.seen is None:
+            return None
+        reached = overrun(record.allowance, record.spent, self._output.seen)
+        return Over(Outcome.OVER_BUDGET, reached) if reached else None
+
+    def _grace(self, now: float) -> Over | None:
+        if not self._output.final:
+            return None
+        self._final_at = self._final_at if self._final_at is not None else now
+        if now - self._final_at < self._run.timers.final_grace_s:
+            return None
+        return Over(Outcome.FINISHED, "finished, did not exit")
+
+    def _hard_time(self, now: float) -> Over | None:
+        limit = self._current.reserve.time_s
+        return Over(Outcome.TIMED_OUT, f"ended after {limit:.0f} s") if now - self._began >= limit else None
