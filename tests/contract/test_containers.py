@@ -78,17 +78,13 @@ async def test_output_goes_to_private_files_and_is_appended(containers: Containe
     assert (first.folder / "stderr.log").stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_environment_is_complete_and_carries_the_marker(
-    containers: Containers, tmp_path: Path
-) -> None:
+async def test_the_environment_is_complete_and_carries_the_marker(containers: Containers, tmp_path: Path) -> None:
     """Nothing is inherited; bytes that are no UTF-8 and newlines pass."""
     odd = os.fsdecode(b"a\xff\nb")
     made = spec(tmp_path, "/usr/bin/env", "-0", env={"ODD": odd, "EMPTY": ""})
     await run(containers, made)
     seen = dict(
-        os.fsdecode(pair).split("=", 1)
-        for pair in (made.folder / "stdout.log").read_bytes().split(b"\0")
-        if pair
+        os.fsdecode(pair).split("=", 1) for pair in (made.folder / "stdout.log").read_bytes().split(b"\0") if pair
     )
     seen.pop("PWD", None)  # bubblewrap sets it
     assert seen == {"ODD": odd, "EMPTY": "", "LOOPD_MARKER": made.marker}
@@ -104,9 +100,7 @@ async def test_stdin_is_the_file_and_the_folder_is_the_cwd(containers: Container
     assert output(made) == f"{place}\nto be read"
 
 
-async def test_hang_1_a_program_that_reads_stdin_to_its_end_goes_on(
-    containers: Containers, tmp_path: Path
-) -> None:
+async def test_hang_1_a_program_that_reads_stdin_to_its_end_goes_on(containers: Containers, tmp_path: Path) -> None:
     """Without a file, stdin is empty and at its end."""
     with anyio.fail_after(5):
         made = await containers.start(sh(tmp_path, "cat >/dev/null; exit 4"))
@@ -202,9 +196,7 @@ async def test_cancelling_end_still_empties_the_container(containers: Containers
 async def test_activity_shows_three_signals_of_life(containers: Containers, tmp_path: Path) -> None:
     """Output, CPU of a grandchild that has come and gone, and the number of live processes."""
     burn = "import time\nwhile time.process_time() < 0.3: pass"
-    made = spec(
-        tmp_path, "/bin/sh", "-c", f'echo hello; "$0" -S -c "{burn}"; sleep 600 & sleep 600', sys.executable
-    )
+    made = spec(tmp_path, "/bin/sh", "-c", f'echo hello; "$0" -S -c "{burn}"; sleep 600 & sleep 600', sys.executable)
     container = await containers.start(made)
     await eventually(lambda: container.activity().cpu_s >= 0.25)
     await eventually(lambda: container.activity().processes == 3)

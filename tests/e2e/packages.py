@@ -118,9 +118,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PATH": path, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **more}
 
 
-def run(
-    argv: Sequence[str], folder: Path, *, timeout_s: float = COMMAND_TIMEOUT_S, index: str = ""
-) -> tuple[int, str]:
+def run(argv: Sequence[str], folder: Path, *, timeout_s: float = COMMAND_TIMEOUT_S, index: str = "") -> tuple[int, str]:
     """Exit status and joined output of a command; `index` is a git index to use instead of the repository's.
 
     Bytecode is not written: its time stamps are too coarse for edits that follow within a second.
@@ -160,9 +158,7 @@ def cache() -> Path:
 def archives(package: Package) -> tuple[Path, Path]:
     """The old and the fixed archive in the cache, with the pinned hashes; fetched when missing or damaged."""
     kept = cache()
-    missing = [
-        archive for archive in (package.old, package.fixed) if not _intact(kept / archive.file, archive)
-    ]
+    missing = [archive for archive in (package.old, package.fixed) if not _intact(kept / archive.file, archive)]
     if missing:
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             _CLIENTS[package.source](package, missing, Path(folder))
@@ -178,9 +174,7 @@ def _intact(path: Path, archive: Archive) -> bool:
 def keep(package: Package, archive: Archive, fetched: Path, kept: Path) -> None:
     """Move a fetched archive into the cache, at once and only with the pinned hash."""
     if not fetched.is_file():
-        pytest.fail(
-            f"{package.source} gave no {archive.file} for {package.name} {archive.version}", pytrace=False
-        )
+        pytest.fail(f"{package.source} gave no {archive.file} for {package.name} {archive.version}", pytrace=False)
     if not _intact(fetched, archive):
         found = hashlib.sha256(fetched.read_bytes()).hexdigest()
         pytest.fail(f"{archive.file} has sha256 {found}, pinned is {archive.sha256}", pytrace=False)
@@ -196,9 +190,7 @@ def _client(argv: Sequence[str], folder: Path) -> None:
     except subprocess.TimeoutExpired:
         status, output = 1, f"no answer in {FETCH_TIMEOUT_S} s"
     if status:
-        pytest.fail(
-            f"cannot fetch; the tests need the network once: {shlex.join(argv)}\n{output}", pytrace=False
-        )
+        pytest.fail(f"cannot fetch; the tests need the network once: {shlex.join(argv)}\n{output}", pytrace=False)
 
 
 def _pypi(package: Package, missing: Sequence[Archive], folder: Path) -> None:
@@ -298,9 +290,7 @@ def _fixed_tree(package: Package, old: Path, fixed: Path, folder: Path) -> Path:
         return unpack(fixed, folder / "fixed")
     tree = unpack(old, folder / "fixed")
     patch = unpack(fixed, folder / "packaging") / package.fixed.patch
-    must(
-        ["git", "init", "-q"], tree
-    )  # else `git apply` below another repository takes nothing and says nothing
+    must(["git", "init", "-q"], tree)  # else `git apply` below another repository takes nothing and says nothing
     must(["git", "apply", str(patch)], tree)
     return tree
 
