@@ -40,7 +40,12 @@ def test_only_a_pass_counts(status: Status) -> None:
 
 
 def test_a_test_that_fails_twice_and_a_warning_do_not_count_as_failing_tests() -> None:
-    found = (Finding("a", rule="t::a"), Finding("b", rule="t::a"), Finding("w", level="warning", rule="x"), Finding("n"))
+    found = (
+        Finding("a", rule="t::a"),
+        Finding("b", rule="t::a"),
+        Finding("w", level="warning", rule="x"),
+        Finding("n"),
+    )
     assert score([replace(RED, findings=found)]) == Score(0, -1)
 
 
