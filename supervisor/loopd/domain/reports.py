@@ -1,10 +1,10 @@
 """What a test report says, and what a complete one holds: the tests of the baseline, none newly skipped."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from loopd.domain.verdict import Finding, Status, Verdict
+from loopd.domain.verdict import Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,25 @@ def stable_tests(first: Verdict, second: Verdict) -> tuple[tuple[str, ...], tupl
 def judge_report(
     baseline_tests: Collection[str],
     baseline_skipped: Collection[str],
-    report: Verdict | TestReport,
+    tests: Collection[str],
+    skipped: Collection[str],
     may_go: Sequence[str] = (),
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(missing, newly skipped) ids. `baseline_tests` are the stable ids, skipped ones included.
+) -> tuple[Finding, ...]:
+    """What a green report lacks: baseline tests that did not run, and tests that are newly skipped; none: complete.
 
-    A test that ran on the baseline and is skipped now is newly skipped, as is a new test that is skipped.
-    `may_go` holds globs of ids or of paths ("tests/old/**"): such tests may disappear or be skipped.
+    `baseline_tests` are the stable ids, skipped ones included; `tests` ran now, passing or failing. A test that is
+    new and skipped is newly skipped too. `may_go` holds globs of ids or of paths ("tests/old/**"): such tests may
+    disappear or be skipped.
     """
-    ran = report.ran if isinstance(report, TestReport) else report.tests
-    missing = {*baseline_tests} - {*ran} - {*report.skipped}
-    skipped = {*report.skipped} - {*baseline_skipped}
-    return tuple(_bound_to_stay(missing, may_go)), tuple(_bound_to_stay(skipped, may_go))
+    missing = {*baseline_tests} - {*tests} - {*skipped}
+    newly = {*skipped} - {*baseline_skipped}
+    return (
+        *(Finding(f"{test} ran on the baseline and is missing now", rule=test) for test in _kept(missing, may_go)),
+        *(Finding(f"{test} is skipped now", rule=test) for test in _kept(newly, may_go)),
+    )
 
 
-def _bound_to_stay(tests: Iterable[str], may_go: Sequence[str]) -> list[str]:
+def _kept(tests: Iterable[str], may_go: Sequence[str]) -> list[str]:
     return sorted(test for test in tests if not any(_covers(glob, test) for glob in may_go))
 
 
@@ -61,20 +65,3 @@ def _covers(glob: str, test: str) -> bool:
     path = test.split("::", 1)[0].replace(".", "/")
     stem = glob.removesuffix(".py").rstrip("/")
     return any(fnmatchcase(name, form) for name in (test, path) for form in (glob, stem, f"{stem}/*"))
-
-
-def hold_to_baseline(verdict: Verdict, baseline: Verdict, may_go: Sequence[str] = ()) -> Verdict:
-    """`verdict`, turned into a fail that names them when tests of the baseline are missing or newly skipped.
-
-    `baseline.tests` and `baseline.skipped` hold the stable ids. Only a pass is turned; anything else stands.
-    """
-    if verdict.status is not Status.PASS:
-        return verdict
-    expected = (*baseline.tests, *baseline.skipped)
-    missing, skipped = judge_report(expected, baseline.skipped, verdict, may_go)
-    if not missing and not skipped:
-        return verdict
-    found = [Finding("this test of the baseline did not run", rule=test) for test in missing]
-    found += [Finding("this test is skipped now", rule=test) for test in skipped]
-    summary = f"{len(missing)} tests of the baseline missing, {len(skipped)} newly skipped"
-    return replace(verdict, status=Status.FAIL, summary=summary, findings=(*verdict.findings, *found))

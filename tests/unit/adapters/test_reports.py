@@ -101,9 +101,7 @@ def test_h7_no_bytes_make_a_parser_raise_anything_but_a_report_error(data):
 def test_escapes_and_line_breaks_in_ids_are_made_harmless():
     """An id is one bounded line."""
     name = "x" * 1_000 + "&#9;&#10;"
-    report = parse_junit(
-        f'<testsuite><testcase name="a&#10;b\u202e"/><testcase name="{name}"/></testsuite>'.encode()
-    )
+    report = parse_junit(f'<testsuite><testcase name="a&#10;b\u202e"/><testcase name="{name}"/></testsuite>'.encode())
     assert report.passed[0] == "a b"
     assert len(report.passed[1]) == 500
 

@@ -63,9 +63,7 @@ class _JUnit:
         match _local(name):
             case "testsuite":
                 self._suites.append(attributes.get("name", ""))
-                self._declared = max(
-                    self._declared, _count(attributes, "failures") + _count(attributes, "errors")
-                )
+                self._declared = max(self._declared, _count(attributes, "failures") + _count(attributes, "errors"))
             case "testcase":
                 self._start_test(attributes)
             case "failure" | "error":

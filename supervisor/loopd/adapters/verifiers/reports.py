@@ -89,9 +89,7 @@ def parse_loopd(data: bytes) -> VerifierReport:
         return VerifierReport.model_validate(value)
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, e['loc'])) or 'report'}: {e['msg']}" for e in error.errors()[:5]]
-        raise ReportError(
-            "the report does not follow " + SCHEMA + ": " + safe_line("; ".join(faults), 600)
-        ) from None
+        raise ReportError("the report does not follow " + SCHEMA + ": " + safe_line("; ".join(faults), 600)) from None
     except (ValueError, RecursionError) as error:
         raise ReportError(f"the report is not JSON: {safe_line(str(error))}") from None
 
