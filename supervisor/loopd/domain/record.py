@@ -16,7 +16,7 @@ from loopd.domain.budget import Allowance, Reserve, Spent, settle
 from loopd.domain.current import Current as Current
 from loopd.domain.current import Summary as Summary
 from loopd.domain.decision import History, Rung
-from loopd.domain.progress import Score
+from loopd.domain.progress import Score, score
 from loopd.domain.run import State
 from loopd.domain.verdict import Verdict
 
@@ -130,12 +130,12 @@ def _baseline_verdict(record: Record, data: Mapping[str, Any], at: str) -> Recor
 
 def _preflight(record: Record, data: Mapping[str, Any], at: str) -> Record:
     """After an amendment the owner's edits and the attempts' work stay; what changed meanwhile is the owner's."""
-    tree = data["baseline"]
+    tree, near = data["baseline"], data.get("score")
     return replace(
         record,
         step=Step.PREFLIGHT if data.get("met") else Step.LAUNCH,  # met: the decision follows, or preflight again
         baseline=tree,
-        baseline_score=_value(Score, data["score"]),
+        baseline_score=_value(Score, near) if near else score(record.baseline_verdicts.values()),
         base=record.base or tree,
         last_after=record.last_after or tree,
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import Assessment, holds
@@ -82,7 +81,7 @@ async def check_again(run: Run, criterion: Criterion, tree: CheckTree, label: st
 
 async def check(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> Verdict:
     """One check in a private, fresh folder, and the rule about the tests of the baseline."""
-    folder = _unused(run.folder / "checks" / f"{label}-{criterion.name}")
+    folder = run.folder / "checks" / f"{label}-{criterion.name}"
     baseline = None
     if "{baseline}" in " ".join(criterion.run or ()):
         baseline = await run.ports.workspace.baseline_tree(run.record.base or run.record.baseline)
@@ -179,16 +178,6 @@ def _known(run: Run, criterion: Criterion, tree: str) -> Verdict | None:
         if other == tree and verdict and verdict.status in (Status.PASS, Status.FAIL):
             return None if NOT_REPRODUCIBLE in verdict.flags else replace(verdict, cached=True)
     return None
-
-
-def _unused(folder: Path) -> Path:
-    """A check that is repeated after a crash must not find the report of the one that died."""
-    number = 1
-    unused = folder
-    while unused.exists():
-        number += 1
-        unused = folder.with_name(f"{folder.name}-{number}")
-    return unused
 
 
 def _holding(run: Run) -> bool:
