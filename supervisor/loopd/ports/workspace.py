@@ -5,9 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from loopd.domain.errors import BlockedError
 from loopd.ports.processes import Sandbox
 
 TreeId = str  # hex digest of the content of a whole tree: paths, modes, bytes
+
+
+class SetupError(BlockedError):
+    """A setup command failed. In `prepare` the environment is broken; in `check_tree` the change broke it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +20,9 @@ class Snapshot:
     """The workspace at one moment, untracked files included."""
 
     tree: TreeId
-    left_out: tuple[str, ...] = ()  # paths that cannot be carried (`.GIT/x`, unreadable, sockets), each listed, never fatal
+    left_out: tuple[
+        str, ...
+    ] = ()  # paths that cannot be carried (`.GIT/x`, unreadable, sockets), each listed, never fatal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +34,13 @@ class Composed:
 
     tree: TreeId
     changed: tuple[str, ...] = ()  # changed, added or deleted inside the scope: carried over
-    restored: tuple[str, ...] = ()  # baseline files outside scope or protected that the agent changed or deleted
+    restored: tuple[
+        str, ...
+    ] = ()  # what `restore` puts back: baseline files that may not change, new protected files
     unproven: tuple[str, ...] = ()  # files added outside the scope: they stay, and are no part of the proof
-    refused: tuple[str, ...] = ()  # links that leave the tree, device nodes, submodule moves
+    refused: tuple[
+        str, ...
+    ] = ()  # links that leave the tree, submodule moves; those of baseline files are restored too
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,9 @@ class Prepared:
     setup_cached: bool
     files: int
     carried: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
+    notes: tuple[
+        str, ...
+    ] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
 
 
 class Workspace(Protocol):
@@ -83,11 +96,18 @@ class Workspace(Protocol):
         ...
 
     async def restore(self, base: TreeId, after: TreeId, paths: Sequence[str], evidence: Path) -> None:
-        """Put the content of `base` at `paths` in the workspace; what stood there (as in `after`) goes to `evidence` first."""
+        """Put the content of `base` at `paths` in the workspace; what stood there goes to `evidence` first.
+
+        A path that `base` does not have is taken away. `after` is the snapshot that was judged. Idempotent.
+        """
         ...
 
     async def check_tree(self, tree: TreeId, *, fresh: bool = False) -> CheckTree:
-        """The kept verification tree, reset to `tree` and cleaned; with `fresh`, a new one from the pristine prepared state."""
+        """The kept verification tree, reset to `tree` and cleaned; with `fresh`, a new one from the pristine prepared state.
+
+        The fresh tree takes the place of the kept one. One check tree is in use at a time. Raises `SetupError` when
+        `tree` changed a file of `setup_when` and the setup fails on it.
+        """
         ...
 
     async def baseline_tree(self, base: TreeId) -> CheckTree:
