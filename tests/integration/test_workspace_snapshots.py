@@ -42,9 +42,7 @@ async def test_snapshot_takes_names_with_spaces_newlines_dashes_and_bytes_that_a
     assert taken.left_out == ()
 
 
-async def test_snapshot_lists_what_git_refuses_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_snapshot_lists_what_git_refuses_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = project(tmp_path / "p")
     workspace = bench(root, tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline

@@ -56,9 +56,7 @@ def _scripts_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """New scripts are welcome, unless npm would run them around an old one."""
     hooks = {*_LIFECYCLE, "test", "pretest", "posttest"}
     hooks |= {prefix + name for name in before for prefix in ("pre", "post")}
-    return all(after.get(name) == text for name, text in before.items()) and not (
-        hooks & (set(after) - set(before))
-    )
+    return all(after.get(name) == text for name, text in before.items()) and not (hooks & (set(after) - set(before)))
 
 
 def _setup_cfg_kept(old: bytes, new: bytes) -> bool:

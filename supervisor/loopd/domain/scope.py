@@ -65,9 +65,7 @@ DEFAULT_PROTECT = (*OWN_FOLDERS, *CI_FILES, *RUNNER_FILES)
 # `python -m pytest` puts the working folder first on sys.path: a new `argparse.py` there runs before any
 # test does.
 # `test` is left out: no runner imports it, and many projects have such a folder.
-_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {
-    "test"
-}
+_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {"test"}
 
 # Programs whose orders lie in files that their command line does not name.
 _FILES_OF_PROGRAM = {
@@ -92,9 +90,7 @@ class Ruling(StrEnum):
     """What becomes of a change."""
 
     CARRIED = "carried"  # part of the composed tree
-    RESTORED = (
-        "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
-    )
+    RESTORED = "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
     UNPROVEN = "unproven"  # a file added outside the scope: it stays, and is no part of the proof
     REFUSED = "refused"  # cannot be carried safely, whatever the scope says
 
@@ -167,8 +163,7 @@ def is_protected(change: Change, scope: Scope) -> bool:
     if change.kind is Kind.ADDED and shadows_module(path) and not _named_by(scope.allow, path, path):
         return True
     return any(
-        matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern)
-        for pattern in scope.default_protect
+        matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_protect
     )
 
 
@@ -225,10 +220,7 @@ def files_named_by(argv: Iterable[str]) -> tuple[str, ...]:
 def _only_add(path: str, scope: Scope) -> bool:
     if matches(path, scope.add):
         return True
-    return any(
-        matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern)
-        for pattern in scope.default_add
-    )
+    return any(matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_add)
 
 
 def _named_by(allow: tuple[str, ...], path: str, pattern: str) -> bool:

@@ -44,9 +44,7 @@ class Ready:
         place, pristine = await self.trees.ready(name, tree, fresh=fresh)
         if not self.sandboxed:
             return CheckTree(place, place, None)
-        there = [
-            path for path in pristine.read_only if os.path.isdir(place / path) or (place / path).is_file()
-        ]
+        there = [path for path in pristine.read_only if os.path.isdir(place / path) or (place / path).is_file()]
         view = sandbox(
             self.plan,
             place,
@@ -124,9 +122,7 @@ async def _workplace(
     if plan.isolation != "clone":
         return plan.root, owners, []
     if owners is None:
-        raise BlockedError(
-            f"{plan.root} is no git repository", "Write `isolation: inplace`, or `git init` there."
-        )
+        raise BlockedError(f"{plan.root} is no git repository", "Write `isolation: inplace`, or `git init` there.")
     folder = plan.state / "clone"
     root = folder / owners.prefix if folder.exists() else await make_clone(git, owners, folder, plan.branch)
     notes = await uncommitted(plan, store, owners, root)

@@ -9,14 +9,16 @@ from loopd.adapters.workspace.baseline import Ready, make_ready
 from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.deliver import Base, commit_tree
 from loopd.adapters.workspace.git import RunProgram
+from loopd.adapters.workspace.locks import release_stale_locks
 from loopd.adapters.workspace.plan import WorkspacePlan
+from loopd.adapters.workspace.relaxing import relaxations
 from loopd.adapters.workspace.store import LINK, Difference, Entry, Store
 from loopd.adapters.workspace.writing import FileContent, found_at, put, take_out
 from loopd.domain.errors import StateError, UsageError
 from loopd.domain.runner_settings import is_judged_by_settings, settings_kept
 from loopd.domain.scope import Change
 from loopd.ports.processes import Containers
-from loopd.ports.workspace import CheckTree, Composed, Prepared, Snapshot, TreeId
+from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, Snapshot, TreeId
 
 
 class CleanWorkspace:
@@ -85,6 +87,18 @@ class CleanWorkspace:
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         """See the port."""
         return await self._open.check_tree("baseline", base)
+
+    async def rebuild(self) -> None:
+        """See the port."""
+        (self._plan.state / "tree.json").unlink(missing_ok=True)
+
+    async def release_locks(self) -> tuple[str, ...]:
+        """See the port."""
+        return release_stale_locks(self.root)
+
+    async def relaxations(self, tree: CheckTree) -> Sequence[Relaxation]:
+        """See the port."""
+        return tuple(relaxations(tree, self._plan.root))
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""

@@ -22,9 +22,7 @@ async def make_clone(git: Git, repository: Repository, folder: Path, branch: str
     be a way into the owner's repository, and the path is not for the agent to know.
     """
     if not repository.head:
-        raise UsageError(
-            f"{repository.top} has no commit yet: there is nothing to clone\nCommit something first."
-        )
+        raise UsageError(f"{repository.top} has no commit yet: there is nothing to clone\nCommit something first.")
     making = folder.with_name(folder.name + ".making")
     shutil.rmtree(making, ignore_errors=True)
     words = ("--no-hardlinks", "--template=", "--no-checkout", "--no-recurse-submodules", "-q")

@@ -25,9 +25,7 @@ class Rulings:
 def rule(changes: Iterable[Change], scope: Scope) -> Rulings:
     """Rule on all changes; a carried file that stands where a restored one must be is not carried."""
     found = {change: judge(change, scope) for change in changes}
-    back = {
-        c.path for c, ruling in found.items() if ruling is not Ruling.CARRIED and c.kind is not Kind.ADDED
-    }
+    back = {c.path for c, ruling in found.items() if ruling is not Ruling.CARRIED and c.kind is not Kind.ADDED}
     above = {parent for path in back for parent in _parents(path)}
     for change, ruling in found.items():
         blocked = change.path in above or any(parent in back for parent in _parents(change.path))

@@ -21,9 +21,7 @@ class Base:
     git_dir: Path
     prefix: str
     head: str  # empty: the commit has no parent
-    kept: Mapping[
-        str, Entry
-    ]  # paths whose committed form differs from the file on the disk: path -> file on the disk
+    kept: Mapping[str, Entry]  # paths whose committed form differs from the file on the disk: path -> file on the disk
 
 
 async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: str, message: str) -> str:

@@ -115,15 +115,11 @@ class Git:
             raise GitError(f"git {args[0]} failed with status {done.status} in {self.cwd}: {words}")
         return done.stdout
 
-    async def run(
-        self, *args: str | Path, stdin: bytes | None = None, env: Mapping[str, str] = {}
-    ) -> Completed:
+    async def run(self, *args: str | Path, stdin: bytes | None = None, env: Mapping[str, str] = {}) -> Completed:
         """The whole outcome, whatever it is."""
         argv = [self.program, *SETTINGS, *(str(word) for word in args)]
         environment = {**self._environment(), **env}
-        return await self.run_program(
-            argv, cwd=self.cwd, env=environment, stdin=stdin, timeout_s=self.timeout_s
-        )
+        return await self.run_program(argv, cwd=self.cwd, env=environment, stdin=stdin, timeout_s=self.timeout_s)
 
     def _environment(self) -> dict[str, str]:
         places = {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": self.work_tree, "GIT_INDEX_FILE": self.index}

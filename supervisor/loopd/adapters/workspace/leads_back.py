@@ -27,9 +27,7 @@ def refuse_what_leads_back(search_path: str, folders: Iterable[Path], owned: Ite
         )
 
 
-def _ways_back(
-    search_path: str, folders: Iterable[Path], theirs: tuple[str, ...]
-) -> Iterator[tuple[Path, str]]:
+def _ways_back(search_path: str, folders: Iterable[Path], theirs: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
     places = [Path(part) for part in search_path.split(":") if part.startswith("/")]
     for place in places:
         if _inside(os.path.realpath(place), theirs):

@@ -38,9 +38,7 @@ async def find_repository(git: Git, root: Path) -> Repository | None:
         return None
     bare, inside, git_dir = done.stdout.decode(errors="surrogateescape").split("\n")[:3]
     if bare == "true" or inside == "true":
-        raise UsageError(
-            f"{root} is a bare repository or lies in one: there are no files to work on\nClone it."
-        )
+        raise UsageError(f"{root} is a bare repository or lies in one: there are no files to work on\nClone it.")
     own = git.at(cwd=root)
     top, prefix = (await own("rev-parse", "--show-toplevel", "--show-prefix")).split(b"\n")[:2]
     found = Repository(Path(text(top)), Path(git_dir), text(prefix).rstrip("/"))
@@ -48,9 +46,7 @@ async def find_repository(git: Git, root: Path) -> Repository | None:
 
 
 async def _with_content(own: Git, found: Repository, root: Path) -> Repository | None:
-    listed = (
-        await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
-    )
+    listed = await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
     tracked, submodules = _tracked(listed)
     if found.prefix and not tracked and not submodules:
         return None  # a plain folder that happens to lie below somebody's repository
@@ -145,6 +141,4 @@ def _read(path: Path) -> bytes:
 def _refuse_broken(root: Path, words: bytes) -> None:
     """A `.git` that git cannot read must not pass for a folder without git."""
     if (root / ".git").exists() and b"not a git repository" not in words:
-        raise UsageError(
-            f"git cannot read the repository at {root}: {words.decode(errors='replace').strip()}"
-        )
+        raise UsageError(f"git cannot read the repository at {root}: {words.decode(errors='replace').strip()}")

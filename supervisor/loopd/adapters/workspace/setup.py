@@ -36,16 +36,12 @@ class Setup:
         marker = f"{self.plan.run}-setup-{folder.parent.parent.name}-{number}"
         cwd = self.seen_at if self.sandbox else tree
         view = self.sandbox(tree) if self.sandbox else None
-        container = await self.containers.start(
-            ProcessSpec(folder, argv, cwd, self.env, marker, sandbox=view)
-        )
+        container = await self.containers.start(ProcessSpec(folder, argv, cwd, self.env, marker, sandbox=view))
         try:
             with anyio.fail_after(self.plan.setup_timeout_s):
                 how = await container.wait()
         except TimeoutError:
-            raise SetupError(
-                _words(argv, f"took longer than {self.plan.setup_timeout_s:g} s", folder)
-            ) from None
+            raise SetupError(_words(argv, f"took longer than {self.plan.setup_timeout_s:g} s", folder)) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await container.end(Grace())

@@ -24,9 +24,7 @@ class Snapshots:
     process left by a dead predecessor can be in the way.
     """
 
-    def __init__(
-        self, store: Store, root: Path, index: Path, exclude: Path, tracked: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, store: Store, root: Path, index: Path, exclude: Path, tracked: Iterable[str] = ()) -> None:
         self._store = store
         self._git = store.git.at(work_tree=root, index=index)
         self._root = raw(str(root))
@@ -207,7 +205,5 @@ def _ignores_all(path: bytes) -> bool:
 
 def _raise_unless_about_content(done: Completed) -> None:
     words = done.stderr.decode(errors="backslashreplace")
-    if not any(
-        sign in words for sign in ("Unable to process path", "Unable to process file", "Invalid path")
-    ):
+    if not any(sign in words for sign in ("Unable to process path", "Unable to process file", "Invalid path")):
         raise GitError(f"git update-index failed: {words.strip()}")

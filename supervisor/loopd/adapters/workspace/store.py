@@ -124,9 +124,7 @@ def parsed_tree(listing: bytes) -> dict[str, Entry]:
 def index_info(entries: Mapping[str, Entry | None], zero: str) -> bytes:
     """Input for `update-index -z --index-info`; removals first, so that a folder can become a file."""
     ordered = sorted(entries.items(), key=lambda item: item[1] is not None)
-    lines = (
-        raw(f"{entry.mode} {entry.blob}\t{path}" if entry else f"0 {zero}\t{path}") for path, entry in ordered
-    )
+    lines = (raw(f"{entry.mode} {entry.blob}\t{path}" if entry else f"0 {zero}\t{path}") for path, entry in ordered)
     return b"".join(line + b"\0" for line in lines)
 
 

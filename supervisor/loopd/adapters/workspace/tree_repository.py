@@ -64,15 +64,11 @@ async def _history(inside: Git, repository: Repository) -> tuple[str, str]:
     refs = ["+HEAD:refs/loopd/head", *([] if large else ["+refs/tags/*:refs/tags/*"])]
     pack = "git -c safe.directory=* upload-pack"
     try:
-        await inside(
-            "fetch", "-q", "--update-shallow", f"--upload-pack={pack}", *what, str(repository.top), *refs
-        )
+        await inside("fetch", "-q", "--update-shallow", f"--upload-pack={pack}", *what, str(repository.top), *refs)
         await inside("update-ref", "-d", "refs/loopd/head")
     except GitError as problem:
         return "", f"verifiers see no history: {str(problem).splitlines()[-1]}"
-    note = (
-        "verifiers see no history before the baseline: the repository is too large to copy" if large else ""
-    )
+    note = "verifiers see no history before the baseline: the repository is too large to copy" if large else ""
     return repository.head, note
 
 
@@ -87,9 +83,7 @@ async def _baseline_commit(inside: Git, store: Store, tree: TreeId, parent: str)
     """A commit of the baseline, its objects fetched from loopd's own store."""
     alone = (await store.git("commit-tree", tree, stdin=b"baseline\n", env=_WHO)).decode().strip()
     await store.git("update-ref", "refs/loopd/baseline", alone)
-    await inside(
-        "fetch", "-q", "--no-tags", str(store.git.git_dir), "+refs/loopd/baseline:refs/loopd/baseline"
-    )
+    await inside("fetch", "-q", "--no-tags", str(store.git.git_dir), "+refs/loopd/baseline:refs/loopd/baseline")
     await inside("update-ref", "-d", "refs/loopd/baseline")
     parents = ["-p", parent] if parent else []
     return (await inside("commit-tree", tree, *parents, stdin=b"baseline\n", env=_WHO)).decode().strip()

@@ -67,9 +67,7 @@ class Walker:
         self._known = known
         return Walked(files, tuple(sorted(left_out)))
 
-    def _look(
-        self, path: str, entry: "os.DirEntry[str]", known: dict[str, tuple[_Seen, Entry]]
-    ) -> Entry | None:
+    def _look(self, path: str, entry: "os.DirEntry[str]", known: dict[str, tuple[_Seen, Entry]]) -> Entry | None:
         status = entry.stat(follow_symlinks=False)
         seen = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode)
         before = self._known.get(path)

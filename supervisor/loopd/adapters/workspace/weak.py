@@ -10,6 +10,7 @@ from loopd.adapters.workspace.clean import put_back, refuse_conflicts
 from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.furnish import weak_workplace
 from loopd.adapters.workspace.git import RunProgram
+from loopd.adapters.workspace.locks import release_stale_locks
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.prepared import remove_tree
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Difference, Entry
@@ -19,7 +20,7 @@ from loopd.domain.errors import StateError, UsageError
 from loopd.domain.runner_settings import is_judged_by_settings, settings_kept
 from loopd.domain.scope import Change, is_pinned
 from loopd.ports.processes import Containers
-from loopd.ports.workspace import CheckTree, Composed, Prepared, Snapshot, TreeId
+from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, Snapshot, TreeId
 
 # Contents kept for diffs and for going back; of protected files they are kept whatever their size.
 _KEPT_BYTES = 256 << 10
@@ -109,6 +110,17 @@ class WeakWorkspace:
                 put(place, path, content, self._plan.state / "displaced")
         return CheckTree(place, place, None, weak=True)
 
+    async def rebuild(self) -> None:
+        """Nothing is kept."""
+
+    async def release_locks(self) -> tuple[str, ...]:
+        """See the port."""
+        return release_stale_locks(self.root)
+
+    async def relaxations(self, tree: CheckTree) -> Sequence[Relaxation]:
+        """None: nothing is withheld in the live workspace."""
+        return ()
+
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""
         parts = (self._diff_of(change) for change in self._differences(old, new))
@@ -142,9 +154,7 @@ class WeakWorkspace:
     def _keep(self, path: str, digest: str, data: bytes) -> None:
         if digest in self._kept:
             return
-        pinned = len(data) > _KEPT_BYTES and (
-            is_pinned(path, self._plan.scope) or is_judged_by_settings(path)
-        )
+        pinned = len(data) > _KEPT_BYTES and (is_pinned(path, self._plan.scope) or is_judged_by_settings(path))
         if len(data) <= _KEPT_BYTES or pinned:
             target = self._plan.state / "blobs" / digest
             temporary = target.with_suffix(".new")
@@ -197,9 +207,7 @@ class WeakWorkspace:
         if entry is None:
             return None
         if entry.blob not in self._kept:
-            raise UsageError(
-                f"the earlier content of {path} was too large to be kept: use `verification: clean`"
-            )
+            raise UsageError(f"the earlier content of {path} was too large to be kept: use `verification: clean`")
         return FileContent(self._bytes(entry), entry.mode == EXECUTABLE, entry.mode == LINK)
 
     def _bytes(self, entry: Entry) -> bytes:
