@@ -75,8 +75,7 @@ def _prefix(folder: Path, home: Path) -> Path | None:
 
 def _led_to(folder: Path) -> Iterator[Path]:
     """Folders that links, shebangs and a venv's base interpreter in this folder lead to."""
-    for place in (folder, folder.resolve()):
-        yield place
+    yield from (folder, folder.resolve())
     base = _venv_base(folder.parent / "pyvenv.cfg")
     if base:
         yield base

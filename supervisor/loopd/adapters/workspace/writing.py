@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,10 +124,8 @@ def _removed_on_error(name: bytes, folder: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass
         raise
 
 
