@@ -38,13 +38,17 @@ class Flags:
 
 
 def agree(
-    contract: str, flags: Flags, *, checks: Sequence[str], prompt: Path | None, command: Sequence[str]
+    contract: str, flags: Flags, *, checks: Sequence[str] = (), prompt: Path | None = None, command: Sequence[str] = ()
 ) -> Agreement:
     """The contract and the settings that hold for it. Raises `ContractError` or `UsageError`; starts nothing."""
     if checks or prompt or command:
         raise UsageError("not yet")
     loaded = load_contract(Path(contract), overrides=flags.overrides())
     return Agreement(loaded.goal, loaded.text, terms_of(loaded, flags))
+
+
+def within_ceiling(allowance: Allowance) -> None:
+    """Raise `UsageError` when an allowance exceeds the user's own ceiling."""
 
 
 def terms_of(loaded: Loaded, flags: Flags) -> Terms:
