@@ -12,6 +12,7 @@ from loopd.adapters.contract_problems import Places, problems_of
 from loopd.adapters.contract_rules import (
     LARGEST_TEXT,
     Pinned,
+    below,
     file_faults,
     find_workspace,
     pinned_files,
@@ -43,17 +44,27 @@ class Loaded:
     places: Places = field(compare=False, repr=False)
     overridden: frozenset[str] = frozenset()  # keys given on the command line instead
 
+    @property
+    def folder(self) -> Path:
+        """Where the contract lies: its own files are found from here."""
+        return self.path.parent
 
-def load_contract(
-    path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None
-) -> Loaded:
+
+def load_contract(path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None) -> Loaded:
     """Read, check and pin the contract at `path`.
 
     `overrides` are values of the command line by full key ("budget.attempts"), as YAML would have given them.
-    Relative paths in a contract begin at the workspace; the workspace itself begins at the contract's folder.
+    The workspace and the files the contract is made of (objective, script, templates, sealed) are found from its
+    folder, everything else from the workspace.
     Raises `ContractError` with every problem, in the order of the file. Writes nothing.
     """
-    text = _read(path)
+    return understand(_read(path), path, overrides=overrides, home=home)
+
+
+def understand(
+    text: str, path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None
+) -> Loaded:
+    """`load_contract` for a text that lies at `path`, or will."""
     document = read_yaml(text, str(path))
     data, found = _overlaid(document, overrides or {})
     places = Places(str(path), found)
@@ -61,7 +72,7 @@ def load_contract(
     absolute = path.resolve()
     root = find_workspace(absolute, goal.workspace if goal else None)
     if goal:
-        faults = _faults(goal, root, absolute, home or Path.home())
+        faults = _faults(goal, root, absolute.parent, home or Path.home())
         problems += [places.at_value(loc, message) for loc, message in faults if not _follows(loc, blamed)]
     problems += document.problems
     if goal is None or problems:
@@ -73,9 +84,9 @@ def _pin(goal: Goal, path: Path, root: Path, text: str, places: Places, overridd
     """The accepted contract with its names, its objective and the hashes of its files."""
     try:
         if goal.objective.file is not None:
-            words = read_text(root / Path(goal.objective.file).expanduser())
+            words = read_text(below(path.parent, goal.objective.file))
             goal = goal.model_copy(update={"objective": goal.objective.model_copy(update={"text": words})})
-        files = pinned_files(goal, root)
+        files = pinned_files(goal, root, path.parent)
     except OSError as error:
         raise ContractError(
             (Problem(f"{error.filename} cannot be read: {error.strerror}", str(path), 1, 1),)
@@ -89,17 +100,13 @@ def _read(path: Path) -> str:
     """The text of the file. A mark at its beginning (BOM) is dropped."""
     try:
         if path.exists() and not path.is_file():
-            raise _unusable(
-                path, "is a folder; name the contract in it" if path.is_dir() else "is not a regular file"
-            )
+            raise _unusable(path, "is a folder; name the contract in it" if path.is_dir() else "is not a regular file")
         with path.open("rb") as file:
             raw = file.read(LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         raise _unusable(path, _why(error)) from None
     if len(raw) > LARGEST_TEXT:
-        raise _unusable(
-            path, "is larger than 1 MiB; a contract is a short text, long ones go to files it names"
-        )
+        raise _unusable(path, "is larger than 1 MiB; a contract is a short text, long ones go to files it names")
     if b"\0" in raw:
         raise _unusable(path, "is a binary file; a contract is YAML text")
     try:
@@ -113,11 +120,7 @@ def _read(path: Path) -> str:
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "does not exist"
-    return (
-        f"cannot be read: {error.strerror}"
-        if isinstance(error, OSError) and error.strerror
-        else "cannot be read"
-    )
+    return f"cannot be read: {error.strerror}" if isinstance(error, OSError) and error.strerror else "cannot be read"
 
 
 def _unusable(path: Path, why: str) -> ContractError:
@@ -163,9 +166,7 @@ def _follows(loc: Loc, blamed: set[Loc]) -> bool:
     return any(loc == other[: len(loc)] or other == loc[: len(other)] for other in blamed)
 
 
-def _empty_and_doubtful(
-    value: Any, places: Places, loc: Loc = (), free: bool = False
-) -> Iterator[tuple[Loc, str]]:
+def _empty_and_doubtful(value: Any, places: Places, loc: Loc = (), free: bool = False) -> Iterator[tuple[Loc, str]]:
     """Empty values; and, in free parameters (`with`) where no type tells what is meant, doubtful ones."""
     place = places.place(loc)
     if value is None and not free:
@@ -221,13 +222,13 @@ def _verified_by_standin(criterion: Any) -> dict[str, Any]:
     return {key: value for key, value in rest.items() if key != "use"} | {"run": "standin"}
 
 
-def _faults(goal: Goal, root: Path, contract: Path, home: Path) -> Iterator[tuple[Loc, str]]:
+def _faults(goal: Goal, root: Path, folder: Path, home: Path) -> Iterator[tuple[Loc, str]]:
     """Of a contract that is well formed, stand-ins included: their names are not those that will be."""
     nameless = any(item.run == ("standin",) and not item.name for item in goal.criteria)
     yield from (fault for fault in inconsistencies(goal) if not (nameless and "needs" in fault[0]))
     yield from workspace_faults(root, home)
     if root.is_dir():
-        yield from file_faults(goal, root, contract)
+        yield from file_faults(goal, root, folder)
     for loc, _ in unavailable(goal):
         yield loc, "not available yet"
 
