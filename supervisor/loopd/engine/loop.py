@@ -19,9 +19,9 @@ from loopd.engine.verification import verify
 async def pursue(run: Run) -> Ending:
     """Work on the goal until the run is over, or until a signal asks this process to leave."""
     run.note("run.started", resumed=run.record.number > 0 or run.record.step is not Step.PREFLIGHT)
-    with anyio.CancelScope() as scope:
-        run.on_interrupt = scope.cancel
-        while run.record.step is not Step.OVER and not run.leaving:
+    while run.record.step is not Step.OVER and not run.leaving:
+        with anyio.CancelScope() as scope:
+            run.on_interrupt = scope.cancel
             try:
                 await step(run)
             except BlockedError as error:

@@ -57,7 +57,7 @@ def require_program(name: str, search_path: str, *, cwd: Path | None = None) -> 
 
 
 async def run_program(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout_s: float
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None = None, timeout_s: float
 ) -> Completed:
     """Run one of loopd's own short tools to its end, in the C locale; `env` is complete otherwise.
 
@@ -86,7 +86,7 @@ async def run_program(
     return Completed(process.returncode, bytes(output), bytes(errors))
 
 
-async def _converse(process: Process, stdin: bytes | None, output: bytearray, errors: bytearray) -> None:
+async def _converse(process: Process, stdin: bytes | None = None, output: bytearray, errors: bytearray) -> None:
     async with anyio.create_task_group() as tasks:
         if process.stdin is not None:
             tasks.start_soon(_feed, process.stdin, stdin or b"")
