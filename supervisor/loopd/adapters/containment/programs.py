@@ -86,7 +86,7 @@ async def run_program(
     return Completed(process.returncode, bytes(output), bytes(errors))
 
 
-async def _converse(process: Process, stdin: bytes | None = None, output: bytearray, errors: bytearray) -> None:
+async def _converse(process: Process, stdin: bytes | None, output: bytearray, errors: bytearray) -> None:
     async with anyio.create_task_group() as tasks:
         if process.stdin is not None:
             tasks.start_soon(_feed, process.stdin, stdin or b"")
