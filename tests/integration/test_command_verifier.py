@@ -123,7 +123,7 @@ def test_h7_empty_output_is_no_reason_for_anything(verifiers, context):
     assert check(verifiers, criterion(["false"]), context).summary == "exit 1"
 
 
-def test_output_is_kept_raw_and_a_process_left_behind_is_ended_and_flagged(verifiers, context):
+def test_pipe_5_output_is_kept_raw_and_a_process_left_behind_is_ended_and_flagged(verifiers, context):
     """Bytes as they came; a daemon of the check does not outlive it."""
     code = (
         "import os, subprocess; os.write(1, b'\\x1b[31m\\xff\\n'); os.write(2, b'err')\n"
