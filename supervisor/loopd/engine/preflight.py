@@ -12,14 +12,21 @@ from loopd.domain.reports import stable_tests
 from loopd.domain.verdict import Status, Verdict
 from loopd.engine.run import Run
 from loopd.engine.verification import check, check_again, reached
-from loopd.ports.workspace import CheckTree
+from loopd.ports.workspace import CheckTree, Prepared
+
+
+async def prepare(run: Run) -> Prepared:
+    """Find the agent and every verifier, and open the trees: once in each process, before its first step."""
+    programs = {criterion.name: run.ports.verifiers.locate(criterion) for criterion in run.goal.criteria}
+    agent = run.ports.agent.probe(run.search_path)
+    run.prepared = await run.ports.workspace.prepare()
+    run.note("tree.prepared", **dump_value(run.prepared), agent=agent, verifiers=programs)
+    return run.prepared
 
 
 async def preflight(run: Run) -> None:
-    """Find the programs, prepare the tree, measure the baseline, and refuse a goal that cannot tell done from now."""
-    agent = run.ports.agent.probe(run.search_path)
-    prepared = await run.ports.workspace.prepare()
-    run.note("tree.prepared", **dump_value(prepared), agent=agent)
+    """Measure the baseline, and refuse a goal that cannot tell done from now."""
+    prepared = run.prepared or await prepare(run)
     tree = await run.ports.workspace.check_tree(prepared.baseline)
     for criterion in run.goal.criteria:
         if criterion.name not in run.record.baseline_verdicts:
