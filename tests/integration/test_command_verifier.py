@@ -17,7 +17,7 @@ from loopd.adapters.verifiers.command import CheckTerms, CommandVerifiers
 from loopd.domain.contract import Criterion
 from loopd.domain.errors import BlockedError
 from loopd.domain.verdict import Status
-from loopd.ports.processes import Bind, Sandbox
+from loopd.ports.processes import Bind, ProcessSpec, Sandbox
 from loopd.ports.verifier import CheckContext
 from loopd.ports.workspace import CheckTree
 
@@ -273,8 +273,27 @@ def test_several_runs_that_disagree_are_flaky_and_the_deciding_output_is_kept(ve
     assert (context.folder / "stdout.log").read_text() == "run 1\n"
 
 
-def test_a_check_repeated_after_a_crash_starts_from_a_fresh_folder(verifiers, context):
-    """Whatever a dead supervisor's check left in the folder is ended and removed."""
+def test_a_check_left_by_a_dead_supervisor_is_ended_before_it_is_repeated(verifiers, context):
+    """The same folder and marker: adopted, ended, made anew."""
+    context.folder.mkdir()
+    waits = ("/bin/sh", "-c", "echo $$ > pid.new && mv pid.new pid; exec sleep 600")
+    spec = ProcessSpec(context.folder, waits, context.tree.path, {"PATH": SEARCH_PATH}, context.marker)
+    pid = context.tree.path / "pid"
+
+    async def repeated():
+        await verifiers._containers.start(spec)
+        with anyio.fail_after(30):
+            while not pid.exists():
+                await anyio.sleep(0.01)
+        return await verifiers.check(criterion(["true"]), context)
+
+    assert anyio.run(repeated).status is Status.PASS
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_a_check_that_is_repeated_starts_from_a_fresh_folder(verifiers, context):
+    """Nothing of the check before is in {out}."""
     leave = criterion("import sys; open(sys.argv[1] + '/mark', 'w')".replace("sys.argv[1]", "'{out}'"))
     check(verifiers, leave, context)
     look = criterion("import os; raise SystemExit(len(os.listdir('{out}')))")

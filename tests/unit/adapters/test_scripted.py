@@ -129,6 +129,17 @@ def test_a_step_that_cannot_be_played_ends_the_attempt_with_a_word(play, steps, 
     assert not (play.workspace / "after").exists()
 
 
+def test_a_pinned_copy_is_read_while_files_come_from_beside_the_script(tmp_path):
+    """An edit of the script during a run changes nothing in that run."""
+    goals, state = tmp_path / "goals", tmp_path / "state"
+    for folder, attempts in ((goals, "- - print: edited"), (state, "- - copy: {from: ready, to: there}")):
+        folder.mkdir()
+        (folder / "s.yaml").write_text(attempts)
+    agent = ScriptedAgent(goals / "s.yaml", pinned=state / "s.yaml")
+    agent.launch(Order(1, state / "i", tmp_path, state, ""))
+    assert json.loads((state / "steps.json").read_text()) == [{"copy": {"from": str(goals / "ready"), "to": "there"}}]
+
+
 def test_an_attempt_beyond_the_script_does_nothing_and_says_so(play):
     """Exit 0, no change."""
     done, events, usage = play("- - print: only", number=3)

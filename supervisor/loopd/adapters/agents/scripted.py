@@ -129,14 +129,17 @@ def _position(node: Any, part: object) -> tuple[int, int]:
 
 
 class ScriptedAgent:
-    """Plays the attempt with its number from the script. `path` is read once, when this is made."""
+    """Plays the attempt with its number from the script, which is read once, when this is made.
+
+    `copy` steps take files from beside `path`; `pinned` is a copy of the script that is read in its place.
+    """
 
     first_signal = "SIGINT"
     name = "scripted"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pinned: Path | None = None) -> None:
         try:
-            data = read_plain(path.resolve(), SCRIPT_BYTES)
+            data = read_plain((pinned or path).resolve(), SCRIPT_BYTES)
         except PlainFileError as error:
             raise ContractError((Problem(f"scripted: {path} {error}"),)) from None
         self._folder = path.resolve().parent
