@@ -153,6 +153,16 @@ def test_a_check_gets_its_tree_a_short_environment_and_a_private_home(verifiers,
     assert not Path(home).exists()
 
 
+def test_variables_that_the_contract_names_are_handed_over(context):
+    """They come last, so the contract can also replace a default."""
+    containers = OwnedContainers()
+    terms = CheckTerms(SEARCH_PATH, os.environ, extra_env={"DATABASE_URL": "sqlite://", "CI": "false"})
+    code = "import os; raise SystemExit((os.environ['DATABASE_URL'], os.environ['CI']) != ('sqlite://', 'false'))"
+    verdict = check(CommandVerifiers(containers, SystemClock(), terms), criterion(code), context)
+    containers.close()
+    assert verdict.status is Status.PASS
+
+
 def test_baseline_and_sealed_are_filled_in_or_are_an_error(verifiers, context, tmp_path):
     """A placeholder that nothing stands for must not reach a program as text."""
     words = criterion(["echo", "{baseline}", "{sealed}"])
