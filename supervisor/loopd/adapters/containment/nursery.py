@@ -35,6 +35,7 @@ class Nursery:
     """The supervisor's end. Closing it, or losing it, ends the helper and no shim."""
 
     def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid = pid
         self._control = control
         self._close = weakref.finalize(self, _close, pid, control)
 
