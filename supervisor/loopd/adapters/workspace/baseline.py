@@ -204,7 +204,7 @@ async def _bubblewrap_works(plan: WorkspacePlan, run_program: RunProgram) -> boo
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"]
     env = {"PATH": plan.search_path}
     try:
-        done = await run_program(argv, cwd=Path("/"), env=env, timeout_s=20.0)
+        done = await run_program(argv, cwd=Path("/"), env=env, stdin=None, timeout_s=20.0)
         words = done.stderr.decode(errors="replace").strip()
         works = done.status == 0
     except BlockedError as problem:

@@ -102,7 +102,7 @@ async def _identity(git: Git, base: Base) -> dict[str, str]:
         env = {"HOME": os.environ.get("HOME", "/nonexistent"), "PATH": git.search_path, "LC_ALL": "C"}
         env |= {key: os.environ[key] for key in ("XDG_CONFIG_HOME",) if key in os.environ}
         argv = [git.program, "config", "--get", f"user.{key}"]
-        done = await git.run_program(argv, cwd=base.top, env=env, timeout_s=git.timeout_s)
+        done = await git.run_program(argv, cwd=base.top, env=env, stdin=None, timeout_s=git.timeout_s)
         value = done.stdout.decode(errors="replace").strip() or _FALLBACK[key]
         found |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
     return found

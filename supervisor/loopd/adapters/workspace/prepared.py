@@ -146,7 +146,7 @@ async def copy_tree(git: Git, source: Path, target: Path) -> None:
         target.mkdir(exist_ok=True)
     argv = ["cp", "-a", "--reflink=auto", "-T", f"{source}{inner}", str(target)]
     env = {"PATH": git.search_path, "LC_ALL": "C"}
-    done = await git.run_program(argv, cwd=git.cwd, env=env, timeout_s=git.timeout_s)
+    done = await git.run_program(argv, cwd=git.cwd, env=env, stdin=None, timeout_s=git.timeout_s)
     if done.status:
         words = done.stderr.decode(errors="backslashreplace").strip()
         raise BlockedError(f"{source} cannot be copied to {target}: {words}")

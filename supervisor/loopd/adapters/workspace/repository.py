@@ -126,7 +126,7 @@ async def _users_file(own: Git) -> Path:
     words = ["config", "--type=path", "--get", "core.excludesFile"]
     argv = [own.program, *words]
     env = {"PATH": own.search_path, "LC_ALL": "C", **users}
-    done = await own.run_program(argv, cwd=own.cwd, env=env, timeout_s=own.timeout_s)
+    done = await own.run_program(argv, cwd=own.cwd, env=env, stdin=None, timeout_s=own.timeout_s)
     named = text(done.stdout.rstrip(b"\n"))
     return own.cwd / named if named else config / "git" / "ignore"
 
