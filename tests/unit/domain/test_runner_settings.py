@@ -24,7 +24,12 @@ SETUP = b"[metadata]\nname=x\n[tool:pytest]\naddopts=-q\n[coverage:run]\nbranch=
         ("pyproject.toml", PYPROJECT, b"not toml [", False),
         ("pyproject.toml", PYPROJECT, b"\xff\xfe", False),
         ("pyproject.toml", b"tool=1", b"tool=2", True),
-        ("package.json", PACKAGE, PACKAGE.replace(b'"jest": {}', b'"dependencies": {"a": "1"}, "jest": {}'), True),
+        (
+            "package.json",
+            PACKAGE,
+            PACKAGE.replace(b'"jest": {}', b'"dependencies": {"a": "1"}, "jest": {}'),
+            True,
+        ),
         ("package.json", PACKAGE, PACKAGE.replace(b"node --test", b"exit 0"), False),
         ("package.json", PACKAGE, PACKAGE.replace(b'"build"', b'"lint": "eslint .", "build"'), True),
         ("package.json", PACKAGE, PACKAGE.replace(b'"build"', b'"pretest": "exit 1", "build"'), False),

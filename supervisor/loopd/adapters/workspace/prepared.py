@@ -83,6 +83,7 @@ class Workshop:
         folder.mkdir(parents=True)
         place = self.build_at or folder / "tree"
         index = folder / "index"
+        Path(f"{place}.json").unlink(missing_ok=True)  # what was kept there is not what it was
         facts = await self._make(place, index, tree, folder / "setup")
         if place != folder / "tree":
             await copy_tree(self.store.git, place, folder / "tree")

@@ -1,5 +1,6 @@
 """What the user's own repository says about a folder. Read only, before any agent ran."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -76,6 +77,15 @@ async def committed(git: Git, repository: Repository) -> dict[str, Entry]:
     spec = f"{repository.head}:{repository.prefix}" if repository.prefix else repository.head
     done = await git.at(cwd=repository.top, git_dir=repository.git_dir).run("ls-tree", "-r", "-z", spec)
     return parsed_tree(done.stdout) if done.status == 0 else {}
+
+
+def same_but_for_form(committed_form: bytes, on_disk: bytes) -> bool:
+    """Whether git would commit `on_disk` as `committed_form`: other line ends, or a pointer of git-lfs."""
+    if on_disk.replace(b"\r\n", b"\n") == committed_form:
+        return True
+    if not committed_form.startswith(b"version https://git-lfs"):
+        return False
+    return f"oid sha256:{hashlib.sha256(on_disk).hexdigest()}".encode() in committed_form
 
 
 async def touched(store: Store, repository: Repository, root: Path) -> set[str]:
