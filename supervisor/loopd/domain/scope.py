@@ -65,7 +65,9 @@ DEFAULT_PROTECT = (*OWN_FOLDERS, *CI_FILES, *RUNNER_FILES)
 # `python -m pytest` puts the working folder first on sys.path: a new `argparse.py` there runs before any
 # test does.
 # `test` is left out: no runner imports it, and many projects have such a folder.
-_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {"test"}
+_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {
+    "test"
+}
 
 # Programs whose orders lie in files that their command line does not name.
 _FILES_OF_PROGRAM = {
@@ -90,7 +92,9 @@ class Ruling(StrEnum):
     """What becomes of a change."""
 
     CARRIED = "carried"  # part of the composed tree
-    RESTORED = "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
+    RESTORED = (
+        "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
+    )
     UNPROVEN = "unproven"  # a file added outside the scope: it stays, and is no part of the proof
     REFUSED = "refused"  # cannot be carried safely, whatever the scope says
 
@@ -162,9 +166,10 @@ def is_protected(change: Change, scope: Scope) -> bool:
         return True
     if change.kind is Kind.ADDED and shadows_module(path) and not _named_by(scope.allow, path, path):
         return True
-    return any(
-        matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_protect
-    )
+    if not matches(path, scope.default_protect):
+        return False
+    fitting = (pattern for pattern in scope.default_protect if matches(path, (pattern,)))
+    return not all(_named_by(scope.allow, path, pattern) for pattern in fitting)
 
 
 def is_pinned(path: str, scope: Scope) -> bool:
@@ -220,7 +225,10 @@ def files_named_by(argv: Iterable[str]) -> tuple[str, ...]:
 def _only_add(path: str, scope: Scope) -> bool:
     if matches(path, scope.add):
         return True
-    return any(matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_add)
+    if not matches(path, scope.default_add):
+        return False
+    fitting = (pattern for pattern in scope.default_add if matches(path, (pattern,)))
+    return not any(_named_by(scope.allow, path, pattern) for pattern in fitting)
 
 
 def _named_by(allow: tuple[str, ...], path: str, pattern: str) -> bool:
