@@ -37,7 +37,7 @@ format: $(READY)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## generate the reference, the schema, the help texts and the table of requirements
-	$(BIN)/python -m loopd.cli.generate
+	$(BIN)/python docs/generate.py
 
 e2e: $(READY)  ## real packages from PyPI, npm and Debian, through the whole loop
 	$(PYTEST) tests/e2e

@@ -5,7 +5,6 @@ from the package; a folder that the agent can write must not be among them: hand
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from jinja2 import FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from loopd.adapters.atomic import write_whole
 from loopd.domain.attempt import Outcome
 from loopd.domain.errors import ContractError, Problem
 from loopd.domain.feedback import Briefing, Excerpt, Failure, Failures, Left, Row, Tried, reduced
@@ -55,6 +55,11 @@ class Prompts:
                 return text
         return _cut_after(text, briefing.objective, cap)
 
+    def write(self, briefing: Briefing, folder: Path) -> tuple[Path, str]:
+        """Render and save; the path of the instruction and its digest."""
+        digest = save_instruction(folder, self.render(briefing))
+        return folder / INSTRUCTION, digest
+
     def check(self) -> None:
         """Render a made-up briefing with everything in it: a wrong template is known early."""
         self.render(_EVERYTHING)
@@ -77,15 +82,9 @@ def _cut_after(text: str, objective: str, cap_bytes: int) -> str:
 
 
 def save_instruction(folder: Path, text: str) -> str:
-    """Write `instruction.md` into `folder` (written aside, flushed, renamed); its SHA-256 in hex."""
+    """Write `instruction.md` into `folder`, whole and durable; its SHA-256 in hex."""
     data = text.encode()
-    aside = folder / f"{INSTRUCTION}.new"
-    with aside.open("wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(folder / INSTRUCTION)
+    write_whole(folder / INSTRUCTION, data)
     return hashlib.sha256(data).hexdigest()
 
 

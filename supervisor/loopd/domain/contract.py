@@ -69,10 +69,13 @@ class Watched(Written):
     column: Text = Field(description="Its column.")
 
 
+METRIC = r"^[\w-]+\.[\w-]+$"
+
+
 class Progress(Written):
     """What "best" and the curve mean."""
 
-    metric: Annotated[str, Field(pattern=r"^[\w-]+\.[\w-]+$")] = Field(description="criterion.metric")
+    metric: Annotated[str, Field(pattern=METRIC)] = Field(description="criterion.metric")
     better: Literal["higher", "lower"] = Field("higher", description="Which direction is better.")
 
 
@@ -111,7 +114,7 @@ class NotifyChoice(Written):
 
 
 Constraint = Annotated[ConstraintChoice, short("text", ConstraintChoice)]
-Deliver = Annotated[DeliverChoice, short("to", DeliverChoice)]
+Deliver = Annotated[DeliverChoice, short("to", DeliverChoice, Literal["tree", "branch"])]
 Notify = Annotated[NotifyChoice, short("to", NotifyChoice)]
 _LADDER = tuple(RungChoice(name=name) for name in ("rephrase", "fresh", "stop"))
 
@@ -185,7 +188,7 @@ def digest(goal: Goal, files: Mapping[str, str]) -> str:
 
     `files` maps a label that does not depend on the machine ("reference SPEC.md") to the SHA-256 of the
     content. Order of keys, comments and values equal to their default make no difference. Whoever changes a
-    default or a meaning raises the number of the format, so that an old digest never stands for a new meaning.
+    default or a meaning raises the number of the format: an old digest must never stand for a new meaning.
     """
     meaning = goal.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     canonical = json.dumps(

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from loopd.domain.written import Command, Many, Text, Written, short
 
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
 
 class Services(Written):
     """Programs that run beside the verifiers, such as a database."""
@@ -21,18 +23,21 @@ class Environment(Written):
         (), description="Ignored paths copied once, before attempt 1; never from the agent later."
     )
     mount: Many[Text] = Field((), description="Paths seen read-only at the same place, never copied.")
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+    env: dict[Annotated[str, Field(pattern=VARIABLE)], str] = Field(
         {}, description="Variables of setup and verifiers: a text, inherit, or free-port."
     )
     services: Services | None = Field(None, description="Started before verifiers run; needs network: host.")
     network: Literal["none", "host"] = Field("none", description="For verifiers; setup always has the network.")
 
 
+Means = Literal["auto", "none", "bubblewrap"]
+
+
 class SandboxChoice(Written):
     """How programs are shut in; `auto` uses bubblewrap where it works."""
 
-    mode: Literal["auto", "none", "bubblewrap"] = Field("auto", description="The means.")
+    mode: Means = Field("auto", description="The means.")
     write: Many[Text] = Field((), description="More paths that stay writable for the agent.")
 
 
-Sandbox = Annotated[SandboxChoice, short("mode", SandboxChoice)]
+Sandbox = Annotated[SandboxChoice, short("mode", SandboxChoice, Means)]

@@ -1,19 +1,20 @@
 """How a contract is written: the strict base of its models, and the types of its values.
 
-What may be written short (`agent: claude`) is brought into its long form, so that every reader meets one form.
+What may be written short (`agent: claude`) is brought into its long form: every reader meets one form.
 """
 
 import re
 import shlex
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from loopd.domain import quantities
 
 T = TypeVar("T")
+RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
 
 
 class Written(BaseModel):
@@ -27,13 +28,16 @@ def refusal(message: str) -> PydanticCustomError:
     return PydanticCustomError("contract", "{text}", {"text": message})
 
 
-def short(key: str, form: Any) -> BeforeValidator:
-    """`text` stands for `{key: text}`; `form` is the model, for the schema."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, str | form)
+def short(key: str, form: Any, text: Any = str) -> BeforeValidator:
+    """`text` stands for `{key: text}`; `form` (the model) and `text` (the choices) are for the schema."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, Union[text, form])  # noqa: UP007
 
 
 def _quantity(parse: Callable[[object], T]) -> BeforeValidator:
-    def validate(value: object) -> T:
+    def validate(value: Any, info: ValidationInfo) -> T:
+        if info.context == RESOLVED:
+            accepted: T = value
+            return accepted
         try:
             return parse(value)
         except quantities.QuantityError as error:
@@ -70,10 +74,15 @@ Tokens = Annotated[
     ),
 ]
 
+Size = Annotated[int, _quantity(quantities.parse_size), _schema(quantities.SIZE_PATTERN, "500 MB")]
+
 Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
-Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,62})$")]
+NOT_BLANK = r"\S"
+SLUG = r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$"
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
+Text = Annotated[str, Field(pattern=NOT_BLANK)]
+Slug = Annotated[str, Field(pattern=SLUG)]
+Name = Annotated[str, Field(pattern=NAME)]
 
 
 def _regex(value: str) -> str:

@@ -1,0 +1,168 @@
+"""One process tree: waiting for it, looking at it, ending it."""
+
+import os
+import signal
+from typing import Any
+
+import anyio
+
+from loopd.adapters.containment import cgroup, procfs, records, sweep
+from loopd.adapters.containment.launched import Launched
+from loopd.adapters.containment.procfs import Identity
+from loopd.adapters.containment.shim import DISMISS, signal_name
+from loopd.domain.attempt import Exit
+from loopd.ports.processes import Activity, Cleared, Containment, Grace
+
+_RECORD_S = 10.0  # for a shim on a busy machine to write `exit` after the main process has left
+_DISMISS_S = 1.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# bubblewrap reports a death by signal as 128 + n. These n are taken for signals; 128 and 129, which git uses,
+# are not.
+_TOLD_AS_STATUS = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31})
+
+
+class OwnedContainer:
+    """A tree below a shim; implements the port `Container`, for started and adopted ones alike."""
+
+    def __init__(self, held: Launched) -> None:
+        self._held = held
+        self._exit: Exit | None = None
+        self._cleared: Cleared | None = None
+        self._ending = anyio.Lock()
+
+    @property
+    def containment(self) -> Containment:
+        """The means that hold it."""
+        return self._held.containment
+
+    async def wait(self) -> Exit:
+        """Return when the main process has left, with how. Cancelling leaves everything running."""
+        if self._exit is None:
+            if self._this_boot:
+                await _until_gone(self._held.main)
+            self._exit = await self._recorded_exit()
+        return self._exit
+
+    def activity(self) -> Activity:
+        """Measure now. CPU time never falls while the shim lives; output is what the two files hold."""
+        alive = [p for p in sweep.belonging(self._held) if p.alive and p.identity not in self._held.scaffold]
+        return Activity(output_bytes=self._output_bytes(), cpu_s=self._cpu_s(), processes=len(alive))
+
+    async def end(self, grace: Grace) -> Cleared:
+        """Make the container empty; see the port. Called again after survivors it tries again."""
+        with anyio.CancelScope(shield=True):
+            async with self._ending:
+                cleared = self._cleared or await self._empty(grace)
+                self._cleared = None if cleared.survivors else cleared
+        return cleared
+
+    @property
+    def _this_boot(self) -> bool:
+        return self._held.boot_id == procfs.boot_id()
+
+    async def _empty(self, grace: Grace) -> Cleared:
+        if not self._this_boot:
+            return Cleared(await self.wait())
+        procfs.send_signal(self._held.shim, signal.SIGCONT)  # a stopped shim records nothing
+        signals = await self._persuade(grace)
+        ended, survivors = await sweep.clear(self._held, grace.sweep_s)
+        if survivors:
+            return Cleared(self._exit or Exit(lost=True), ended, survivors, signals)
+        left = await self.wait()
+        await _dismiss(self._held.shim)
+        if self._held.cgroup:
+            await cgroup.remove(self._held.cgroup)
+        return Cleared(left, ended, (), signals)
+
+    async def _persuade(self, grace: Grace) -> tuple[str, ...]:
+        """The steps before the kill; returns the signals sent, the kill included when it is still due."""
+        sent: list[str] = []
+        for name, patience_s in _ladder(grace):
+            if not procfs.is_alive(self._held.main):
+                return tuple(sent)
+            if self._signal(signal.Signals[name]):
+                sent.append(name)
+            with anyio.move_on_after(patience_s):
+                await _until_gone(self._held.main)
+        return (*sent, "SIGKILL") if procfs.is_alive(self._held.main) else tuple(sent)
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """To the program's own group, as a terminal would; and a stopped program shall be able to answer."""
+        program = self._held.program
+        process = procfs.read_process(program.pid) if program else None
+        if process is None or process.identity != program or not process.alive:
+            return False
+        try:
+            os.killpg(process.group, number)
+            os.killpg(process.group, signal.SIGCONT)
+        except OSError:
+            return False
+        return True
+
+    async def _recorded_exit(self) -> Exit:
+        """What the shim wrote; it does so within milliseconds, or never because it was killed."""
+        pause_s = 0.0005
+        with anyio.move_on_after(_RECORD_S):
+            while True:
+                orphaned = not (self._this_boot and procfs.is_alive(self._held.shim))
+                record = records.read_record(str(self._held.folder), records.EXIT)
+                if record is not None:
+                    return _parse_exit(record, self._held.bubblewrap)
+                if orphaned:
+                    break
+                await anyio.sleep(pause_s)
+                pause_s = min(2 * pause_s, 0.05)
+        return Exit(lost=True)
+
+    def _output_bytes(self) -> int:
+        return sum(_size(path) for path in {self._held.stdout, self._held.stderr})
+
+    def _cpu_s(self) -> float:
+        used = cgroup.cpu_s(self._held.cgroup) if self._held.cgroup else None
+        return sweep.used_ticks(self._held) / _TICKS_PER_S if used is None else used
+
+
+def _ladder(grace: Grace) -> list[tuple[str, float]]:
+    """Signal and patience of each step. A signal is not repeated: a second one means "at once" to many
+    programs.
+    """
+    if grace.first == "SIGKILL":
+        return []
+    if grace.first == "SIGTERM":
+        return [("SIGTERM", grace.interrupt_s + grace.terminate_s)]
+    return [(grace.first, grace.interrupt_s), ("SIGTERM", grace.terminate_s)]
+
+
+async def _until_gone(identity: Identity) -> None:
+    """Wait on a pidfd, which works for processes that are not ours to reap; a zombie counts as gone."""
+    descriptor = procfs.open_pidfd(identity)
+    if descriptor is None:
+        return
+    try:
+        await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def _dismiss(shim: Identity) -> None:
+    """Ask the shim to reap and leave; a shim that does not is killed."""
+    for number in (DISMISS, signal.SIGKILL):
+        if procfs.send_signal(shim, number):
+            with anyio.move_on_after(_DISMISS_S):
+                await _until_gone(shim)
+                return
+
+
+def _parse_exit(record: dict[str, Any], bubblewrap: bool) -> Exit:
+    status: int | None = record.get("status")
+    name: str | None = record.get("signal")
+    if bubblewrap and status is not None and status - 128 in _TOLD_AS_STATUS:
+        name, status = signal_name(status - 128), None
+    return Exit(status=status, signal=name, duration_s=record.get("duration_s", 0.0))
+
+
+def _size(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,84 @@
+"""The three files a container leaves in its folder: `claim`, `started`, `exit`. Part of the lean half.
+
+Each is JSON, written whole or not at all: to a private name first, then linked or renamed.
+"""
+
+import json
+import os
+from typing import Any
+
+from loopd.adapters.containment.procfs import Identity
+
+CLAIM = "claim"
+STARTED = "started"
+EXIT = "exit"
+
+Record = dict[str, Any]
+
+
+def take_claim(folder: str, claim: Record) -> bool:
+    """Become the only one that may launch, or void, what belongs into `folder`; False when another was first.
+
+    link() decides, as it fails when the name exists, and it never shows half a claim. The folder is synced,
+    so that a claim outlives a power failure: an intent without a claim is taken for one that never ran.
+    """
+    private = _write_private(folder, CLAIM, claim)
+    try:
+        os.link(private, os.path.join(folder, CLAIM))
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(private)
+    _sync(folder)
+    return True
+
+
+def write_record(folder: str, name: str, record: Record) -> None:
+    """Put or replace one record by rename."""
+    os.rename(_write_private(folder, name, record), os.path.join(folder, name))
+
+
+def read_record(folder: str, name: str) -> Record | None:
+    """The record, or None when it is not there or cannot be read (a claim cut by a power failure)."""
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            record = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def withdraw(folder: str) -> None:
+    """Undo a launch that failed before its program ran: the claim last, so that nobody takes a half for a
+    whole.
+    """
+    for name in (STARTED, CLAIM):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except FileNotFoundError:
+            continue
+
+
+def identity_of(value: object) -> Identity | None:
+    """Read back a pair of pid and start time; None when the record has none."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return Identity(int(value[0]), int(value[1]))
+    return None
+
+
+def _write_private(folder: str, name: str, record: Record) -> str:
+    path = os.path.join(folder, f".{name}.{os.getpid()}")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, json.dumps(record).encode() + b"\n")
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,44 @@
+"""Which program stands behind an agent's name. Others add theirs by the entry point group `loopd.agents`."""
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from loopd.adapters.agents.command import CommandAgent
+from loopd.adapters.agents.scripted import ScriptedAgent
+from loopd.domain.errors import ContractError, Problem
+from loopd.domain.roles import Role
+from loopd.ports.agent import Agent
+
+GROUP = "loopd.agents"  # an entry point is a callable (role, folder) -> Agent
+
+
+def agent_for(role: Role, folder: Path) -> Agent:
+    """The agent of a role. `folder` is the contract's: scripts and programs with a slash are found from there.
+
+    Raises `ContractError` for a name that nothing provides and for a script that is wrong, `BlockedError` when an
+    installed agent cannot be loaded.
+    """
+    choice = role.agent
+    if choice is None:
+        raise ContractError((Problem("no agent is named; write agent: {command: [PROGRAM, ARG]}"),))
+    if choice.scripted is not None:
+        return ScriptedAgent(folder / choice.scripted)
+    if choice.command is not None:
+        return CommandAgent(choice, folder, role.args)
+    return _installed(str(choice.name), role, folder)
+
+
+def _installed(name: str, role: Role, folder: Path) -> Agent:
+    installed = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in installed:
+        known = f"installed are {', '.join(sorted(installed))}" if installed else "none is installed"
+        raise ContractError(
+            (Problem(f"agent {name!r} is not available; {known}. Any program works: agent: {{command: [{name}]}}"),)
+        )
+    return _load(installed[name])(role, folder)
+
+
+def _load(entry: EntryPoint) -> Callable[[Role, Path], Agent]:
+    factory: Callable[[Role, Path], Agent] = entry.load()
+    return factory

@@ -1,0 +1,97 @@
+"""Writes `help/*.txt`, so that `--help` needs no library: `python -m loopd.cli.helptexts`. A test finds drift."""
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from loopd.cli.app import COMMANDS, build
+from loopd.cli.glance import PS_FORMAT, SHOWN
+from loopd.cli.index import STATUS_FORMAT
+
+FOLDER = Path(__file__).parent / "help"
+WIDTH = 80
+
+EXITS = """\
+Exit statuses
+  0    met: every criterion holds        70   loopd itself failed
+  1    exhausted: the budget is spent    130  interrupted (Ctrl-C); loopd resume
+  2    usage or contract error, refused  143  terminated or stopped
+  3    stuck: nothing is left to try
+  4    halted: tampering, repeatedly     The agent's word is never evidence: only
+  5    blocked: something is missing     criteria decide, on a tree that the
+  6    busy: another run is at work      agent cannot reach."""
+
+PS = f"""\
+Usage: loopd ps [--all] [--json]
+
+All runs, the most recently changed first. A run whose supervisor is gone without
+a word is shown as interrupted.
+
+Options:
+  --all   All runs; default: the newest {SHOWN}.
+  --json  One JSON object, {PS_FORMAT}: total, runs.
+"""
+
+STATUS = f"""\
+Usage: loopd status [RUN] [--json]
+
+One run on one screen: state and reason, budget, criteria (now, before the first
+attempt, at best), the best attempt, what needs attention, and what to do next.
+A cost or a count of tokens that no agent told is said to be unknown; partial
+means that an attempt was ended before its last figure, estimated that a reserve
+stands for a figure that is missing.
+
+Arguments:
+  [RUN]   An id, a unique beginning of one, a goal, or last.  [default: last]
+
+Options:
+  --json  One JSON object, {STATUS_FORMAT}.
+"""
+
+
+FIXED = {"ps": PS, "status": STATUS, "version": "Usage: loopd version\n\nPrint the version.\n"}
+
+
+def help_of(name: str) -> str:
+    """What `loopd NAME --help` prints; `loopd` itself included. Raises `ImportError` when its module is missing."""
+    if name == "loopd":
+        return top()
+    return FIXED.get(name) or of_command(name)
+
+
+def top() -> str:
+    """`loopd --help`."""
+    lines = [
+        "loopd: a supervisor for coding agents. Done is decided by evidence, never by words.",
+        "",
+        "Usage: loopd COMMAND [OPTIONS] [ARGUMENTS]; loopd COMMAND --help tells more",
+    ]
+    for group, names in groupby(COMMANDS, key=lambda name: COMMANDS[name].group):
+        lines += ["", group, *(f"  {name:<8}  {COMMANDS[name].about}" for name in names)]
+    return "\n".join([*lines, "", EXITS, ""])
+
+
+def of_command(name: str) -> str:
+    """`loopd NAME --help`, as typer says it at 80 columns."""
+    command = build(name, COMMANDS[name].target)
+    context = command.make_context(f"loopd {name}", [], resilient_parsing=True, terminal_width=WIDTH)
+    text: str = command.get_help(context)
+    return "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
+
+
+def write(folder: Path = FOLDER) -> int:
+    """Write all that can be written; the exit status is 1 when a command's module is missing."""
+    missing = 0
+    for name in ("loopd", *COMMANDS):
+        try:
+            text = help_of(name)
+        except ImportError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            missing = 1
+            continue
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    return missing
+
+
+if __name__ == "__main__":
+    raise SystemExit(write())

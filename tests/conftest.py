@@ -1,0 +1,27 @@
+"""What every test may use."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from running import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty project with a state folder beside it."""
+    root = tmp_path / "project"
+    root.mkdir()
+    return Project(root, tmp_path / "state")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip by name what a missing program forbids; where skips are forbidden, fail instead."""
+    for marker in item.iter_markers("needs"):
+        missing = [name for name in marker.args if shutil.which(name) is None]
+        if missing and os.environ.get("LOOPD_NO_SKIP"):
+            pytest.fail(f"needs {', '.join(missing)}, and skips are not allowed here")
+        if missing:
+            pytest.skip(f"needs {', '.join(missing)}")
