@@ -44,9 +44,7 @@ class Loaded:
     overridden: frozenset[str] = frozenset()  # keys given on the command line instead
 
 
-def load_contract(
-    path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None
-) -> Loaded:
+def load_contract(path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None) -> Loaded:
     """Read, check and pin the contract at `path`.
 
     `overrides` are values of the command line by full key ("budget.attempts"), as YAML would have given them.
@@ -89,17 +87,13 @@ def _read(path: Path) -> str:
     """The text of the file. A mark at its beginning (BOM) is dropped."""
     try:
         if path.exists() and not path.is_file():
-            raise _unusable(
-                path, "is a folder; name the contract in it" if path.is_dir() else "is not a regular file"
-            )
+            raise _unusable(path, "is a folder; name the contract in it" if path.is_dir() else "is not a regular file")
         with path.open("rb") as file:
             raw = file.read(LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         raise _unusable(path, _why(error)) from None
     if len(raw) > LARGEST_TEXT:
-        raise _unusable(
-            path, "is larger than 1 MiB; a contract is a short text, long ones go to files it names"
-        )
+        raise _unusable(path, "is larger than 1 MiB; a contract is a short text, long ones go to files it names")
     if b"\0" in raw:
         raise _unusable(path, "is a binary file; a contract is YAML text")
     try:
@@ -113,11 +107,7 @@ def _read(path: Path) -> str:
 def _why(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "does not exist"
-    return (
-        f"cannot be read: {error.strerror}"
-        if isinstance(error, OSError) and error.strerror
-        else "cannot be read"
-    )
+    return f"cannot be read: {error.strerror}" if isinstance(error, OSError) and error.strerror else "cannot be read"
 
 
 def _unusable(path: Path, why: str) -> ContractError:
@@ -163,9 +153,7 @@ def _follows(loc: Loc, blamed: set[Loc]) -> bool:
     return any(loc == other[: len(loc)] or other == loc[: len(other)] for other in blamed)
 
 
-def _empty_and_doubtful(
-    value: Any, places: Places, loc: Loc = (), free: bool = False
-) -> Iterator[tuple[Loc, str]]:
+def _empty_and_doubtful(value: Any, places: Places, loc: Loc = (), free: bool = False) -> Iterator[tuple[Loc, str]]:
     """Empty values; and, in free parameters (`with`) where no type tells what is meant, doubtful ones."""
     place = places.place(loc)
     if value is None and not free:

@@ -103,9 +103,7 @@ def _mend(detail: ErrorDetails, loc: Loc) -> str:
         case "string_type":
             return _needed("text", value) + ("; put it in quotes" if isinstance(value, int | float) else "")
         case "dict_type" | "model_type" | "model_attributes_type":
-            return _needed(
-                "text or a mapping of keys" if _has_short_form(loc) else "a mapping of keys", value
-            )
+            return _needed("text or a mapping of keys" if _has_short_form(loc) else "a mapping of keys", value)
         case "tuple_type":
             return f"{_needed('a list', value)}; write [first, second], or each in a line of its own after -"
         case "literal_error":

@@ -129,9 +129,7 @@ def matches(root: Path, pattern: str) -> list[Path]:
 
 def pinned_files(goal: Goal, root: Path) -> tuple[Pinned, ...]:
     """Every file whose content belongs to the contract, hashed. Raises OSError when one cannot be read."""
-    named = (
-        [("objective", goal.objective.file, _below(root, goal.objective.file))] if goal.objective.file else []
-    )
+    named = [("objective", goal.objective.file, _below(root, goal.objective.file))] if goal.objective.file else []
     for pattern in goal.references:
         named += [("reference", _label(root, path), path) for path in matches(root, pattern)]
     for criterion in goal.criteria:
@@ -152,11 +150,7 @@ def _inside(root: Path, word: str) -> str:
     """The path of a regular file below `root`, or ""."""
     path = (root / word).resolve()
     try:
-        return (
-            str(path.relative_to(root.resolve()))
-            if path.is_relative_to(root.resolve()) and path.is_file()
-            else ""
-        )
+        return str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) and path.is_file() else ""
     except OSError:
         return ""
 

@@ -100,9 +100,7 @@ class _Builder:
         if top.twice:
             first = self.places[(*top.loc, event.value)].key_line
             name = dotted((*top.loc, event.value))
-            self.problem(
-                event, f"{name} is given twice: in line {first} and in line {event.start_mark.line + 1}"
-            )
+            self.problem(event, f"{name} is given twice: in line {first} and in line {event.start_mark.line + 1}")
 
     def attach(self, event: Any, value: Any, **place: Any) -> Loc:
         """Put a value where it belongs; the second value of a key given twice is read and dropped."""
@@ -147,13 +145,7 @@ def read_yaml(text: str, file: str) -> Document:
     for event in _events(text, builder):
         _take(builder, event)
     if not isinstance(builder.root, dict):
-        found = (
-            "nothing"
-            if builder.root is None
-            else "a list"
-            if isinstance(builder.root, list)
-            else "plain text"
-        )
+        found = "nothing" if builder.root is None else "a list" if isinstance(builder.root, list) else "plain text"
         raise ContractError((*builder.problems, Problem(_needed(found), file, 1, 1)))
     return Document(builder.root, builder.places, tuple(builder.problems))
 
@@ -204,9 +196,7 @@ def _events(text: str, builder: _Builder) -> Iterator[Any]:
     except ReaderError as error:
         before = text[: error.position]
         at = (before.count("\n") + 1, len(before) - before.rfind("\n"))
-        problem = Problem(
-            f"the character U+{ord(text[error.position]):04X} cannot stand in YAML", builder.file, *at
-        )
+        problem = Problem(f"the character U+{ord(text[error.position]):04X} cannot stand in YAML", builder.file, *at)
     except (ValueError, OverflowError):  # an escape beyond Unicode, "\UFFFFFFFF": the parser lets it through
         problem = Problem("an escape after this place is no character", builder.file, *at)
     else:
@@ -223,9 +213,7 @@ def _plainly(error: MarkedYAMLError) -> str:
         return "`: ` makes a mapping here; put the text in quotes, or write it as a block (key: |)"
     if "expected ',' or" in problem:
         return f"{problem}; a text with [ ] {{ }} or a comma inside a [list] must be in quotes"
-    return (
-        f"this is not YAML: {error.context}, {problem}" if error.context else f"this is not YAML: {problem}"
-    )
+    return f"this is not YAML: {error.context}, {problem}" if error.context else f"this is not YAML: {problem}"
 
 
 def _as_written(event: Any) -> str:

@@ -13,13 +13,12 @@ WIDTH = 80
 
 EXITS = """\
 Exit statuses
-  0    met: every criterion holds        70   loopd itself failed
-  1    exhausted: the budget is spent    130  interrupted (Ctrl-C); loopd resume
-  2    usage or contract error, refused  143  terminated or stopped
-  3    stuck: nothing is left to try
-  4    halted: tampering, repeatedly     The agent's word is never evidence: only
-  5    blocked: something is missing     criteria decide, on a tree that the
-  6    busy: another run is at work      agent cannot reach."""
+    0  met: every criterion holds          6  busy: another run holds the workspace
+    1  exhausted: the budget is spent     70  loopd itself failed; loopd resume
+    2  usage or contract error, refused  130  interrupted (Ctrl-C); loopd resume
+    3  stuck: nothing is left to try     143  terminated; loopd resume. Or stopped
+    4  halted: tampering, repeatedly          for good by loopd stop
+    5  blocked: something is missing"""
 
 PS = f"""\
 Usage: loopd ps [--all] [--json]

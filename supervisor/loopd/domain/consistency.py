@@ -12,9 +12,7 @@ Fault = tuple[Loc, str]
 
 PLACEHOLDERS = ("{out}", "{sealed}", "{baseline}", "{tree}")
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_]+\}")
-_INTERPRETERS = frozenset(
-    {"sh", "bash", "env", "python", "python3", "node", "npx", "uv", "uvx", "poetry", "run"}
-)
+_INTERPRETERS = frozenset({"sh", "bash", "env", "python", "python3", "node", "npx", "uv", "uvx", "poetry", "run"})
 
 
 def named(goal: Goal) -> Goal:
@@ -30,11 +28,7 @@ def named(goal: Goal) -> Goal:
 
 def _name_from(criterion: Criterion) -> str:
     """`pytest -q tests/unit` → `pytest-unit`; `python -m mypy src` → `mypy-src`."""
-    words = [
-        word
-        for word in criterion.run or (criterion.use or "",)
-        if not word.startswith("-") and "{" not in word
-    ]
+    words = [word for word in criterion.run or (criterion.use or "",) if not word.startswith("-") and "{" not in word]
     short = [word.rstrip("/").rsplit("/", 1)[-1] for word in words]
     telling = [word for word in short if word not in _INTERPRETERS] or short
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(telling[:2]).lower()).strip("-")
@@ -83,9 +77,7 @@ def _unknown_names(goal: Goal) -> Iterator[Fault]:
     for index, stage in enumerate(goal.stages):
         spoken += [(("stages", index, "criteria", place), name) for place, name in enumerate(stage.criteria)]
     spoken += [
-        (("constraints", index, "check"), rule.check)
-        for index, rule in enumerate(goal.constraints)
-        if rule.check
+        (("constraints", index, "check"), rule.check) for index, rule in enumerate(goal.constraints) if rule.check
     ]
     if goal.progress:
         spoken.append((("progress", "metric"), goal.progress.metric.split(".")[0]))

@@ -70,9 +70,7 @@ Tokens = Annotated[
     ),
 ]
 
-Many = Annotated[
-    tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-]
+Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 NOT_BLANK = r"\S"
 SLUG = r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$"
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
