@@ -21,7 +21,7 @@ from loopd.domain.text import SafeView, redact, safe_text
 
 POLL_S = 0.25
 RUN_HELP = "An id, a unique beginning of one, a goal, or last."
-Run = Annotated[str, typer.Argument(metavar="[RUN]", help=RUN_HELP)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)]
 Number = Annotated[int | None, typer.Option("--attempt", min=1, metavar="N", help="Attempt N; default: the last.")]
 
 

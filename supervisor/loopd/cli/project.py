@@ -69,7 +69,9 @@ def agents() -> int:
 
 
 def init(
-    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="The project.", show_default=False)] = Path(),
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The project; default: this folder.", show_default=False)
+    ] = Path(),
 ) -> int:
     """Look at a project's files and write a first contract to its goals/ folder; nothing is ever overwritten."""
     root = path.resolve()
