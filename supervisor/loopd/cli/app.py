@@ -108,6 +108,6 @@ def _options(context: Any) -> Iterator[str]:
 
 def _unknown(word: str, known: Any, what: str) -> str:
     options = sorted(name for name in known if what == "command" or name.startswith("-"))
-    near = get_close_matches(word, options, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(options)}"
+    near = get_close_matches(word, options, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options)}"
     return f"there is no {what} {safe_line(word, 60)}; {hint}"

@@ -26,8 +26,8 @@ Exit statuses
 PS = f"""\
 Usage: loopd ps [--all] [--json]
 
-All runs, the most recently changed first. A run whose supervisor is gone without
-a word is shown as interrupted.
+All runs, the most recently changed first. A run whose supervisor is gone
+without a word is shown as interrupted.
 
 Options:
   --all   All runs; default: the newest {SHOWN}.
@@ -64,7 +64,8 @@ def help_of(name: str) -> str:
 def top() -> str:
     """`loopd --help`."""
     lines = [
-        "loopd: a supervisor for coding agents. Done is decided by evidence, never by words.",
+        "loopd: a supervisor for coding agents.",
+        "Done is decided by evidence, never by words.",
         "",
         "Usage: loopd COMMAND [OPTIONS] [ARGUMENTS]; loopd COMMAND --help tells more",
     ]
