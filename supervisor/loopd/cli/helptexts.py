@@ -67,7 +67,7 @@ def top() -> str:
         "loopd: a supervisor for coding agents.",
         "Done is decided by evidence, never by words.",
         "",
-        "Usage: loopd COMMAND [OPTIONS] [ARGUMENTS]; loopd COMMAND --help tells more",
+        "Usage: loopd COMMAND [ARGUMENTS] [OPTIONS]; see loopd COMMAND --help",
     ]
     for group, names in groupby(COMMANDS, key=lambda name: COMMANDS[name].group):
         lines += ["", group, *(f"  {name:<8}  {COMMANDS[name].about}" for name in names)]
