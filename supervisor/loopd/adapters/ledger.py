@@ -106,14 +106,13 @@ class FileLedger:
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """See the port; ends with the event that was the newest at the first step."""
-        end = self._end
+        last = self._end.seq
         start = self._summary.mark if self._summary and self._summary.mark.seq <= after else START
-        with self._folder.ledger.open("rb") as file:
-            for line, mark in scan(file, self._folder.ledger, start):
-                if mark.seq > end.seq:
-                    return
-                if mark.seq > max(after, 0):
-                    yield parse(line)
+        for line, mark in self._lines(start):
+            if mark.seq > last:
+                return
+            if mark.seq > max(after, 0):
+                yield parse(line)
 
     def save_snapshot(self, seq: int, state: Mapping[str, Any]) -> None:
         """See the port. Raises `StateError` when it cannot be written, `ValueError` for an unknown event."""
@@ -171,12 +170,18 @@ class FileLedger:
     def _around(self, seq: int) -> tuple[Mark, Mark]:
         """The marks before and after the line of event `seq`."""
         near = self._summary.before if self._summary and self._summary.mark.seq <= seq else START
-        with self._folder.ledger.open("rb") as file:
-            for _, mark in scan(file, self._folder.ledger, near):
-                if mark.seq == seq:
-                    return near, mark
-                near = mark
+        for _, mark in self._lines(near):
+            if mark.seq == seq:
+                return near, mark
+            near = mark
         raise ValueError(f"there is no event {seq}; the newest is {self._end.seq}")
+
+    def _lines(self, start: Mark) -> Iterator[tuple[bytes, Mark]]:
+        try:
+            with self._folder.ledger.open("rb") as file:
+                yield from scan(file, self._folder.ledger, start)
+        except OSError as error:
+            raise StateError(f"the ledger {self._folder.ledger} cannot be read: {error.strerror}") from error
 
 
 def _open(folder: RunFolder, clock: Clock, lock: int) -> FileLedger:

@@ -61,7 +61,7 @@ def reserve(allowance: Allowance, spent: Spent) -> Reserve | Limit:
         return limit
     return Reserve(
         time_s=min(allowance.attempt_time_s, allowance.time_s - spent.time_s),
-        cost_usd=_share(allowance.cost_usd, spent.cost_usd, allowance.attempt_cost_usd or spent.dearest_usd),
+        cost_usd=_share(allowance.cost_usd, spent.cost_usd, allowance.attempt_cost_usd or spent.dearest_usd or None),
         tokens=_token_share(allowance.tokens, spent),
     )
 
@@ -130,7 +130,7 @@ def _share(budget: float | None, spent: float, wanted: float | None) -> float | 
 def _token_share(budget: int | None, spent: Spent) -> int | None:
     if budget is None:
         return None
-    return min(budget - spent.tokens, spent.most_tokens or int(budget * FIRST_RESERVE_SHARE))
+    return min(budget - spent.tokens, spent.most_tokens or max(1, int(budget * FIRST_RESERVE_SHARE)))
 
 
 def _extreme(choose: Callable[[float, float], float], known: float | None, told: float | None) -> float | None:

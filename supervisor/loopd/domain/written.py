@@ -8,12 +8,13 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from loopd.domain import quantities
 
 T = TypeVar("T")
+RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
 
 
 class Written(BaseModel):
@@ -33,7 +34,10 @@ def short(key: str, form: Any) -> BeforeValidator:
 
 
 def _quantity(parse: Callable[[object], T]) -> BeforeValidator:
-    def validate(value: object) -> T:
+    def validate(value: Any, info: ValidationInfo) -> T:
+        if info.context == RESOLVED:
+            accepted: T = value
+            return accepted
         try:
             return parse(value)
         except quantities.QuantityError as error:

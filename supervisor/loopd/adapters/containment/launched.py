@@ -40,6 +40,25 @@ class Launched:
         return frozenset(i for i in (self.shim, self.main if self.bubblewrap else None, self.init) if i)
 
 
+def vanished(folder: Path, claim: dict[str, Any]) -> Launched:
+    """Claimed before the machine went down, and what was written after that is lost: it may have run."""
+    nobody = Identity(0, 0)
+    return Launched(
+        folder=folder,
+        boot_id=str(claim.get("boot_id", "")),
+        containment=Containment.SUBREAPER,
+        marker="",
+        shim=nobody,
+        main=nobody,
+        bubblewrap=False,
+        init=None,
+        agent=None,
+        cgroup=None,
+        stdout=folder / "stdout.log",
+        stderr=folder / "stderr.log",
+    )
+
+
 def parse(folder: Path, record: dict[str, Any]) -> Launched:
     """Read a `started` record. Raises `StateError` when it is none, or of an unknown format."""
     if record.get("format") != 1:
