@@ -16,12 +16,11 @@ WIDTH = 80
 
 EXITS = """\
 Exit statuses
-    0  met: every criterion holds          6  busy: another run holds the workspace
-    1  exhausted: the budget is spent     70  loopd itself failed; loopd resume
-    2  usage or contract error, refused  130  interrupted (Ctrl-C); loopd resume
-    3  stuck: nothing is left to try     143  terminated; loopd resume. Or stopped
-    4  halted: tampering, repeatedly          for good by loopd stop
-    5  blocked: something is missing"""
+    0  met: every criterion holds          5  blocked: something is missing
+    1  exhausted: the budget is spent      6  busy: a run holds the workspace
+    2  usage or contract error, refused   70  loopd itself failed; loopd resume
+    3  stuck: nothing is left to try     130  interrupted (Ctrl-C); loopd resume
+    4  halted: tampering, repeatedly     143  terminated; or stopped, for good"""
 
 PS = f"""\
 Usage: loopd ps [--all] [--json]

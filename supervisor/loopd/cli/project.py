@@ -1,6 +1,7 @@
 """`loopd init`, `check`, `schema`, `agents`: before there is a run."""
 
 import json
+import os
 import re
 import sys
 from importlib.metadata import entry_points
@@ -11,11 +12,12 @@ import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from loopd.adapters.contract_file import Loaded, load_contract
+from loopd.adapters.contract_lint import warnings
+from loopd.adapters.contract_schema import schema_text
 from loopd.adapters.registry import GROUP
-from loopd.cli.settings import forecast, settings, warnings
+from loopd.adapters.settings import Effective, render_effective, resolve
 from loopd.cli.survey import Found, survey
-from loopd.domain.availability import KNOWN_AGENTS
-from loopd.domain.contract import Goal
+from loopd.cli.words import span
 from loopd.domain.errors import ContractError, UsageError
 from loopd.domain.text import safe_line
 
@@ -31,29 +33,23 @@ def check(
     """Find everything wrong with a contract: each problem with file, line and column, and what would be right."""
     try:
         loaded = load_contract(contract)
+        effective = resolve(loaded, environ=os.environ)
     except ContractError as error:
         for problem in error.problems:
             print(safe_line(str(problem), 500))
         print(f"{_number(len(error.problems), 'problem')}; nothing would run", file=sys.stderr)
         return error.exit_status
-    found = list(warnings(loaded.goal))
+    found = warnings(loaded)
     for warning in found:
-        print(f"warning: {safe_line(warning, 500)}")
-    for line in _facts(loaded):
-        print(line)
+        print(safe_line(f"{warning} (warning)", 500))
+    print("\n".join(_facts(loaded, effective)))
     return 2 if strict and found else 0
 
 
 def schema() -> int:
     """Print the JSON Schema of contracts, for editors."""
-    print(json.dumps(json_schema(), indent=1))
+    print(schema_text(), end="")
     return 0
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of contracts (draft 2020-12), made from the models."""
-    made = Goal.model_json_schema(by_alias=True, mode="validation")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "loopd goal contract"}
 
 
 def agents() -> int:
@@ -63,7 +59,7 @@ def agents() -> int:
     installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     for name, where in sorted(installed.items()):
         print(f"agent: {safe_line(name):<27} installed: {safe_line(where)}")
-    if later := [name for name in _PLANNED if name not in (*KNOWN_AGENTS, *installed)]:
+    if later := [name for name in _PLANNED if name not in installed]:
         print(f"not available by name yet, only as a command: {', '.join(later)}")
     return 0
 
@@ -130,23 +126,20 @@ def _distinct(checks: list[Any]) -> list[dict[str, str]]:
     return rows
 
 
-def _facts(loaded: Loaded) -> list[str]:
-    goal = loaded.goal
-    rows = [(one.name, safe_line(one.value, 60), one.source) for one in settings(goal, loaded.overridden)]
+def _facts(loaded: Loaded, effective: Effective) -> list[str]:
+    goal, rows = effective.goal, render_effective(effective)
     wide = max(len(name) for name, _, _ in rows)
-    middle = max(len(value) for _, value, _ in rows)
-    criteria = [f"{one.name}: {safe_line(' '.join(one.run or (str(one.use),)), 100)}" for one in goal.criteria]
+    longest = sum(criterion.runs * criterion.timeout_s for criterion in goal.criteria)
     return [
         f"{safe_line(str(loaded.path), 300)} holds: goal {goal.goal}, "
         f"{_number(len(goal.criteria), 'criterion', 'criteria')}",
         f"workspace {safe_line(str(loaded.root), 300)}",
         f"digest {loaded.digest[:16]}",
         "",
-        *(f"{name:<{wide}}  {value:<{middle}}  {source}" for name, value, source in rows),
+        *(safe_line(f"{one.name}: {' '.join(one.run or (str(one.use),))}") for one in goal.criteria),
+        f"one verification takes at most {span(longest)} by the timeouts of its checks, twice when all of them hold",
         "",
-        *criteria,
-        "",
-        *forecast(goal),
+        *(f"{name:<{wide}}  {safe_line(value, 60):<24}  {safe_line(source, 100)}" for name, value, source in rows),
     ]
 
 
