@@ -79,6 +79,7 @@ def of_command(name: str) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
     words = [_metavar(one) if one.required else f"[{_metavar(one)}]" for one in arguments]
+    words = [f"{word}..." if one.nargs == -1 else word for word, one in zip(words, arguments, strict=True)]
     about = [fill(" ".join(part.split()), WIDTH) for part in str(command.help or "").split("\n\n")]
     rows = [("  " + _metavar(one), _told(one)) for one in arguments]
     more = [("  " + _written(one), _told(one)) for one in options]
@@ -101,8 +102,7 @@ def _written(option: Any) -> str:
 def _told(parameter: Any) -> str:
     default = parameter.default
     shown = parameter.show_default and default not in (None, False, True, (), []) and not callable(default)
-    repeated = " May be repeated." if getattr(parameter, "multiple", False) else ""
-    return f"{parameter.help or ''}{repeated}" + (f"  [default: {default}]" if shown else "")
+    return f"{parameter.help or ''}" + (f"  [default: {default}]" if shown else "")
 
 
 def _listed(rows: list[tuple[str, str]]) -> Iterator[str]:
