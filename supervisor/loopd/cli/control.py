@@ -91,7 +91,7 @@ def amend(
     contract: Annotated[Path, typer.Argument(help="The changed contract, of the same goal and workspace.")],
 ) -> int:
     """Give a run at rest a changed contract; its history is kept, its baseline is measured again."""
-    agreed = agree(str(contract), Flags())
+    agreed = agree(contract, Flags())
     with open_place() as place:
         entry, folder, record = _find(place, name)
         _refuse_final(entry, record)

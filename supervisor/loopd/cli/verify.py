@@ -29,10 +29,12 @@ def verify(
     contract: Annotated[Path, typer.Argument(help="The goal contract.")],
 ) -> int:
     """Check every criterion of a contract now: 0 when all hold, 1 when not, 5 when one cannot run."""
-    agreed = agree(str(contract), Flags(), needs_agent=False)
+    agreed = agree(contract, Flags())
     state = ensure_state(locate_state(os.environ))
     keep_outside(state, agreed.terms.root)
-    folder = RunFolder(Path(tempfile.mkdtemp(prefix="verify-", dir=state.root)) / "x" / f"verify-{secrets.token_hex(2)}")
+    folder = RunFolder(
+        Path(tempfile.mkdtemp(prefix="verify-", dir=state.root)) / "x" / f"verify-{secrets.token_hex(2)}"
+    )
     folder.root.mkdir(parents=True)
     containers = open_containers(agreed, context.obj)
     try:
