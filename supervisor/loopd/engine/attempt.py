@@ -88,6 +88,8 @@ async def capture(run: Run) -> None:
         run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=list(composed.restored))
         await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
         left = (await workspace.snapshot()).tree
+    touched = await workspace.changed_paths(current.before, after.tree)
+    outside = {*composed.restored, *composed.unproven, *composed.refused}
     tampered = run.ports.pins.repair()
     effect = after.tree != current.before
     run.note(
@@ -98,7 +100,7 @@ async def capture(run: Run) -> None:
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
-        changed=list(composed.changed),
+        changed=[path for path in touched if path not in outside],
         restored=list(composed.restored),
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
