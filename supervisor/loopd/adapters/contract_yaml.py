@@ -87,6 +87,8 @@ class _Builder:
     def scalar(self, event: Any) -> None:
         if not event.value.isascii() and any("\ud800" <= char <= "\udfff" for char in event.value):
             self.stop(event, "an escape here is half a character; write \\U and eight digits")
+        if "\0" in event.value:
+            self.stop(event, "a text cannot hold NUL characters")
         top = self.stack[-1] if self.stack else None
         if isinstance(top, _Open) and isinstance(top.value, dict) and top.key is None:
             self.name_key(top, event)

@@ -29,7 +29,7 @@ RUN, LOOK, STEER, WRITE = "Run", "Look", "Steer", "Write contracts"
 COMMANDS: Mapping[str, Command] = {
     "run": Command(RUN, "pursue a goal until every criterion holds or the budget is spent", "loopd.cli.run:run"),
     "resume": Command(RUN, "go on with an interrupted or reopened run", "loopd.cli.run:resume"),
-    "verify": Command(RUN, "check a contract's criteria now, without an agent", "loopd.cli.run:verify"),
+    "verify": Command(RUN, "check a contract's criteria now, without an agent", "loopd.cli.verify:verify"),
     "ps": Command(LOOK, "all runs, the most recently changed first", "loopd.cli.glance:glance"),
     "status": Command(LOOK, "one run on one screen", "loopd.cli.glance:glance"),
     "show": Command(LOOK, "one run in full: settings, attempts, verdicts, decisions", "loopd.cli.inspect:show"),

@@ -3,6 +3,7 @@
 import secrets
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from loopd.adapters.containment.nursery import Nursery
 from loopd.adapters.liveness import is_alive, start_time
 from loopd.adapters.state import RunFolder, create_run, keep_outside
 from loopd.adapters.stores.records import record_run
-from loopd.cli.agree import Flags, agree
+from loopd.cli.agree import Flags, agree, meant
 from loopd.cli.compose import Place, open_place, open_run, recorded
 from loopd.cli.supervise import supervise
 from loopd.cli.view import open_view
@@ -33,7 +34,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print every event as o
 
 def run(
     context: typer.Context,
-    contract: Annotated[str, typer.Argument(help="A goal contract, or an objective in words together with --check.")],
+    contract: Annotated[
+        str | None, typer.Argument(help="A goal contract; with --check, the objective in words.")
+    ] = None,
     agent_command: Annotated[list[str] | None, typer.Argument(help="After --: the agent's command.")] = None,
     check: Annotated[list[str] | None, typer.Option("--check", help="A command that must pass. Repeatable.")] = None,
     prompt: Annotated[Path | None, typer.Option("-p", "--prompt", help="A file that holds the objective.")] = None,
@@ -49,7 +52,14 @@ def run(
 ) -> int:
     """Pursue a goal until every criterion holds or the budget is spent."""
     flags = Flags(attempts=attempts, time=time, cost=cost, agent=agent, clone=clone, with_changes=with_changes)
-    agreed = agree(contract, flags, checks=check or [], prompt=prompt, command=agent_command or [])
+    if check or prompt or agent_command:
+        path = meant(contract, check or [], prompt, agent, agent_command or [])
+        flags = replace(flags, agent=None)
+    elif contract is None:
+        raise UsageError("run: name a contract, or say the objective in words with --check COMMAND")
+    else:
+        path = Path(contract)
+    agreed = agree(path, flags)
     if dry_run:
         from loopd.cli.rehearsal import rehearse
 

@@ -6,7 +6,7 @@ What may be written short (`agent: claude`) is brought into its long form: every
 import re
 import shlex
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -28,9 +28,9 @@ def refusal(message: str) -> PydanticCustomError:
     return PydanticCustomError("contract", "{text}", {"text": message})
 
 
-def short(key: str, form: Any) -> BeforeValidator:
-    """`text` stands for `{key: text}`; `form` is the model, for the schema."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, str | form)
+def short(key: str, form: Any, text: Any = str) -> BeforeValidator:
+    """`text` stands for `{key: text}`; `form` (the model) and `text` (the choices) are for the schema."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, Union[text, form])  # noqa: UP007
 
 
 def _quantity(parse: Callable[[object], T]) -> BeforeValidator:
@@ -73,6 +73,8 @@ Tokens = Annotated[
         }
     ),
 ]
+
+Size = Annotated[int, _quantity(quantities.parse_size), _schema(quantities.SIZE_PATTERN, "500 MB")]
 
 Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 NOT_BLANK = r"\S"

@@ -18,7 +18,7 @@ from loopd.engine.run import Run
 from loopd.engine.watcher import Output, Over, Watcher
 from loopd.ports.agent import Launch, Order
 from loopd.ports.processes import Cleared, Container, ProcessSpec
-from loopd.ports.workspace import Snapshot
+from loopd.ports.workspace import Composed, Snapshot
 
 LOGS = ("stdout.log", "stderr.log")
 
@@ -98,13 +98,21 @@ async def capture(run: Run) -> None:
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
-        changed=list(composed.changed),
+        changed=await _changed(run, current.before, after.tree, composed),
         restored=list(composed.restored),
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
         locks=list(locks),
         tampered=f"pinned copies were changed: {', '.join(tampered)}" if tampered else "",
     )
+
+
+async def _changed(run: Run, before: str, after: str, composed: Composed) -> list[str]:
+    """What this very attempt changed of that which counts; earlier attempts' changes are in the tree already."""
+    if before == after:
+        return []
+    uncounted = {*composed.restored, *composed.unproven, *composed.refused}
+    return [path for path in await run.ports.workspace.changed_paths(before, after) if path not in uncounted]
 
 
 async def _start(run: Run, order: Order) -> Container:

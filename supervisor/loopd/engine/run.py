@@ -34,6 +34,7 @@ class Timers:
     final_grace_s: float = 10.0  # from the agent's final event to the end of its attempt
     grace: Grace = field(default_factory=Grace)
     log_cap_bytes: int = 256 * 2**20
+    free_space_bytes: int = 500 * 10**6
 
 
 @dataclass(frozen=True, slots=True)

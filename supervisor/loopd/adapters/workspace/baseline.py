@@ -194,7 +194,7 @@ def _seen_at(plan: WorkspacePlan, root: Path) -> tuple[Path, ...]:
 
 
 async def _bubblewrap_works(plan: WorkspacePlan, run_program: RunProgram) -> bool:
-    """Whether bubblewrap is used: as told, else found out. Raises `BlockedError` when it is wanted and does not work."""
+    """Whether bubblewrap is used: as told, else found out. Raises `BlockedError` if it is wanted and does not work."""
     if plan.bubblewrap is False:
         return False
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"]
