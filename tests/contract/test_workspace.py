@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from trees import Bench, bench, files_of, project, write
 
 from loopd.domain.errors import UsageError
 from loopd.domain.scope import scope_of
+from trees import Bench, bench, files_of, project, write
 
 pytestmark = pytest.mark.anyio
 
@@ -82,9 +82,7 @@ async def test_composing_sorts_changes_into_carried_restored_unproven_and_refuse
     assert judged == await workspace.compose(baseline, after)
 
 
-async def test_restoring_puts_back_what_may_not_change_and_keeps_the_evidence(
-    tools: Bench, tmp_path: Path
-) -> None:
+async def test_restoring_puts_back_what_may_not_change_and_keeps_the_evidence(tools: Bench, tmp_path: Path) -> None:
     workspace = tools.open()
     baseline = (await workspace.prepare()).baseline
     write(workspace.root, {"src/a.py": "x", "src/fixed.py": "cheat", "conftest.py": "cheat"})

@@ -140,9 +140,7 @@ async def test_an_agent_that_left_while_nobody_looked_keeps_its_status_and_its_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_tree_without_shim_is_found_by_its_marker_after_a_restart(
-    tmp_path: Path, kind: Containment
-) -> None:
+async def test_a_tree_without_shim_is_found_by_its_marker_after_a_restart(tmp_path: Path, kind: Containment) -> None:
     """Shim, helper and supervisor are gone: what carries the marker is ended, the exit is lost."""
     made = sh(tmp_path, "(setsid sleep 600 &); sleep 0.1; touch up; sleep 601")
     helper = nursery.spawn()

@@ -107,9 +107,7 @@ async def test_same_size_change_with_the_old_time_put_back_is_seen(tmp_path: Pat
 
 
 async def test_ignore_rules_are_those_of_the_baseline(tmp_path: Path) -> None:
-    root = project(
-        tmp_path / "p", {".gitignore": "out/\n*.log\n!keep.log\n", "sub/.gitignore": "/local\n*.tmp\n"}
-    )
+    root = project(tmp_path / "p", {".gitignore": "out/\n*.log\n!keep.log\n", "sub/.gitignore": "/local\n*.tmp\n"})
     (root / ".git/info/exclude").write_text("private\n")
     workspace = bench(root, tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline

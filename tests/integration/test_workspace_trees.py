@@ -10,12 +10,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from trees import SEARCH_PATH, bench, files_of, git, project, verify, write
 
 from loopd.adapters.workspace import release_stale_locks
 from loopd.domain.errors import BlockedError, UsageError
 from loopd.domain.scope import scope_of
 from loopd.ports.workspace import SetupError, Workspace
+from trees import SEARCH_PATH, bench, files_of, git, project, verify, write
 
 pytestmark = pytest.mark.anyio
 
@@ -75,9 +75,7 @@ async def test_git_1_owners_uncommitted_files_stay_and_no_command_of_loopds_chan
 
 
 def _state_of_repository(root: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted((root / ".git").rglob("*")) if p.is_file()
-    }
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted((root / ".git").rglob("*")) if p.is_file()}
 
 
 async def test_git_2_lock_of_a_killed_agent_is_removed_when_nobody_has_it_open(tmp_path: Path) -> None:
@@ -256,9 +254,7 @@ async def test_composing_is_pure_and_the_four_lists_tell_everything(tmp_path: Pa
     scope = scope_of(allow=["src/**", "link"], add=["tests/**"])
     workspace = bench(root, tmp_path / "s", scope=scope).open()
     baseline = (await workspace.prepare()).baseline
-    write(
-        root, {"src/a": "new", "src/c": "new", "top": "changed", "tests/t": "x", "tests/n": "n", "odd": "o"}
-    )
+    write(root, {"src/a": "new", "src/c": "new", "top": "changed", "tests/t": "x", "tests/n": "n", "odd": "o"})
     (root / "src/b").unlink()
     (root / "link").unlink()
     os.symlink("/etc/passwd", root / "link")
@@ -345,9 +341,7 @@ async def test_forged_object_in_the_agents_store_has_no_effect(tmp_path: Path) -
     await workspace.restore(baseline, after, judged.restored, tmp_path / "e")
     for fresh in (False, True):
         tree = await workspace.check_tree(judged.tree, fresh=fresh)
-        assert (
-            (tree.path / "tests/test_add.py").read_text() == TEST == (root / "tests/test_add.py").read_text()
-        )
+        assert (tree.path / "tests/test_add.py").read_text() == TEST == (root / "tests/test_add.py").read_text()
 
 
 async def test_times_are_never_copied_from_the_agent_and_unchanged_files_keep_theirs(tmp_path: Path) -> None:
@@ -370,9 +364,7 @@ async def test_check_tree_is_reset_and_cleaned_but_keeps_what_is_ignored_and_wha
     tmp_path: Path,
 ) -> None:
     root = project(tmp_path / "p", {**PYTHON, ".gitignore": "build/\n__pycache__/\n", "dir/x": "1"})
-    setup = (
-        ("sh", "-c", "mkdir -p build made && echo o > build/o && echo m > made/m && echo bad > calc.py"),
-    )
+    setup = (("sh", "-c", "mkdir -p build made && echo o > build/o && echo m > made/m && echo bad > calc.py"),)
     workspace = bench(root, tmp_path / "s", setup=setup).open()
     baseline = (await workspace.prepare()).baseline
     tree = await workspace.check_tree(baseline)
@@ -532,9 +524,7 @@ async def test_without_bubblewrap_every_way_back_is_refused(tmp_path: Path, way:
         path = f"{root}/bin:{path}"
     elif way == "direct_url":
         place = "lib/python3.11/site-packages/calc.dist-info/direct_url.json"
-        write(
-            tmp_path / "usr", {place: json.dumps({"url": f"file://{root}", "dir_info": {"editable": True}})}
-        )
+        write(tmp_path / "usr", {place: json.dumps({"url": f"file://{root}", "dir_info": {"editable": True}})})
     else:
         write(root, {".venv/pyvenv.cfg": "", ".venv/bin/pytest": f"#!{root}/.venv/bin/python\n"})
         carry = (".venv",)
@@ -619,9 +609,7 @@ async def test_commit_lands_on_a_new_branch_and_nothing_else_moves(tmp_path: Pat
     after = (await workspace.snapshot()).tree
     head, index = git(root, "rev-parse", "HEAD"), (root / ".git/index").read_bytes()
     commit = await workspace.commit(after, "loopd/retry-k3f9", "retry: done\n\nbody\n\nLoopd-Run: k3f9")
-    assert commit == await workspace.commit(
-        after, "loopd/retry-k3f9", "retry: done\n\nbody\n\nLoopd-Run: k3f9"
-    )
+    assert commit == await workspace.commit(after, "loopd/retry-k3f9", "retry: done\n\nbody\n\nLoopd-Run: k3f9")
     assert git(root, "rev-parse", "loopd/retry-k3f9").strip() == commit
     assert git(root, "rev-parse", f"{commit}^") == head == git(root, "rev-parse", "HEAD")
     assert git(root, "log", "-1", "--format=%an|%s|%(trailers:key=Loopd-Run,valueonly)", commit).startswith(

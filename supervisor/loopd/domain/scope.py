@@ -65,9 +65,7 @@ DEFAULT_PROTECT = (*OWN_FOLDERS, *CI_FILES, *RUNNER_FILES)
 # `python -m pytest` puts the working folder first on sys.path: a new `argparse.py` there runs before any
 # test does.
 # `test` is left out: no runner imports it, and many projects have such a folder.
-_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {
-    "test"
-}
+_SHADOWED = (sys.stdlib_module_names | {"pytest", "_pytest", "pluggy", "iniconfig", "coverage", "xdist"}) - {"test"}
 
 # Programs whose orders lie in files that their command line does not name.
 _FILES_OF_PROGRAM = {
@@ -92,9 +90,7 @@ class Ruling(StrEnum):
     """What becomes of a change."""
 
     CARRIED = "carried"  # part of the composed tree
-    RESTORED = (
-        "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
-    )
+    RESTORED = "restored"  # baseline content is used, in the workspace too; a new protected file is taken away
     UNPROVEN = "unproven"  # a file added outside the scope: it stays, and is no part of the proof
     REFUSED = "refused"  # cannot be carried safely, whatever the scope says
 

@@ -15,7 +15,6 @@ from loopd.adapters.workspace.store import Store
 from loopd.adapters.workspace.writing import take_out
 from loopd.ports.workspace import TreeId
 
-
 _PYC_S = 2.0
 
 
@@ -76,7 +75,8 @@ class CheckTrees:
 
     async def _drop_stale_bytecode(self, name: str, tree: TreeId) -> None:
         """Python compares whole seconds and the size: an edit of the same size, checked within the second of the
-        last check, would run the old code (tried)."""
+        last check, would run the old code (tried).
+        """
         before, at_s = self.last.get(name, (tree, 0.0))
         now_s = anyio.current_time()
         self.last[name] = (tree, now_s)
