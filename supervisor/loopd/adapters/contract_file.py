@@ -206,7 +206,7 @@ def _leave_out(loc: Loc, data: dict[str, Any]) -> None:
     cut: tuple[dict[str, Any], str] | None = None
     for depth, part in enumerate(loc):
         if isinstance(below, list) and isinstance(part, int) and part < len(below):
-            if loc[:depth] == ("criteria",) and loc[depth + 1 :] in _VERIFIER_LOCS:
+            if loc[:depth] == ("criteria",) and loc[depth + 1 : depth + 2] in _VERIFIER_LOCS:
                 below[part] = _verified_by_standin(below[part])
                 return
             below = below[part]
