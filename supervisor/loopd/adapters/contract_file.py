@@ -19,11 +19,12 @@ from loopd.adapters.contract_rules import (
     read_text,
     workspace_faults,
 )
-from loopd.adapters.contract_yaml import Document, Loc, Place, read_yaml
+from loopd.adapters.contract_yaml import Document, Place, read_yaml
 from loopd.domain.availability import unavailable
 from loopd.domain.consistency import inconsistencies, named
 from loopd.domain.contract import Goal, digest
 from loopd.domain.errors import ContractError, Problem
+from loopd.domain.written import Loc
 
 _MOST_PROBLEMS = 100
 # Stand in for what is missing or wrong, so that the rest can be checked in the same go.

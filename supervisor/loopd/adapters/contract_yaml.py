@@ -16,8 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
 from loopd.domain.errors import ContractError, Problem
-
-Loc = tuple[str | int, ...]
+from loopd.domain.written import Loc
 
 # Measured: 300,000 nested "[" keep the parser busy for minutes, and 200 KB of text in one block take 0.1 s.
 _DEEPEST = 40

@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource
 
 from loopd.adapters.contract_file import Loaded
 from loopd.adapters.contract_problems import Places, problems_of
-from loopd.adapters.contract_yaml import Loc, Place, dotted
+from loopd.adapters.contract_yaml import Place, dotted
 from loopd.adapters.settings_model import (
     FLAGS,
     OWN_VARIABLES,
@@ -31,6 +31,7 @@ from loopd.adapters.settings_model import (
 from loopd.domain.consistency import nearest
 from loopd.domain.contract import Goal
 from loopd.domain.errors import ContractError, Problem
+from loopd.domain.written import Loc
 
 
 @dataclass(frozen=True, slots=True)

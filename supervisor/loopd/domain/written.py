@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from loopd.domain import quantities
 
 T = TypeVar("T")
+Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
 
 
 class Written(BaseModel):

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from loopd.adapters.contract_file import Loaded, load_contract, understand
 from loopd.adapters.contract_lint import warnings
 from loopd.adapters.contract_reference import contract_reference, settings_reference
+from loopd.adapters.contract_rules import pinned_files
 from loopd.adapters.contract_schema import contract_schema, schema_text
 from loopd.adapters.contract_shape import all_keys
+from loopd.domain.contract import Goal
 from loopd.domain.errors import ContractError
 
 REPOSITORY = Path(__file__).parents[3]
@@ -318,6 +320,50 @@ def test_no_text_raises_anything_but_a_contract_error(text: str) -> None:
         str(error).encode()
     else:
         assert loaded.goal.goal
+
+
+@pytest.mark.parametrize(
+    ("yaml", "message"),
+    [
+        ("templates: nowhere", "there is no folder"),
+        ("references: ['*.none']", "there is no such file below the workspace"),
+        ("references: ['/nonexistent/*']", "there is no such file below the workspace"),
+        ("references: ['**x']", "there is no such file below the workspace"),
+        ("references: ['many/*']", "this names more than 2000 files; name those that matter"),
+        ("references: [/proc/self/mem]", "/proc/self/mem cannot be read: Input/output error"),
+        ("workspace: loop/x", "there is no folder"),
+        ("roles: {executor: {agent: {scripted: none.yaml}}}", "there is no file"),
+        ("criteria: []", "the list is empty; at least one is needed"),
+        ("criteria: [{run: x, runs: 1000}]", "at most 100 is possible"),
+        ("criteria: [{run: 'x {sealed}', sealed: none}]", "there is no folder"),
+        ("criteria: [{run: 'x {sealed}', sealed: many}]", "the folder lies in the workspace"),
+        ("criteria: [{run: [loop/x, a=loop]}]\nscope: 3", "a mapping of keys is needed"),
+    ],
+)
+def test_what_is_named_and_cannot_be_used_is_told(tmp_path: Path, yaml: str, message: str) -> None:
+    (tmp_path / "many").mkdir()
+    for number in range(2001 if "many/*" in yaml else 1):
+        (tmp_path / "many" / str(number)).touch()
+    (tmp_path / "loop").symlink_to("loop")
+    text = "".join(line for line in SMALL.splitlines(keepends=True) if line.split(":")[0] != yaml.split(":")[0])
+    if yaml.startswith("criteria"):
+        text = text.replace("  - run: pytest -q\n", "")
+    if yaml.startswith("roles"):
+        text = text.replace("agent: {command: [sh, agent.sh]}\n", "")
+    assert message in "\n".join(problems(tmp_path, f"{text}{yaml}\n"))
+
+
+def test_g3_files_of_a_sealed_folder_are_pinned(tmp_path: Path) -> None:
+    """By name and content; the folder itself stays where it is."""
+    project = tmp_path / "project"
+    (tmp_path / "checks" / "deep").mkdir(parents=True)
+    (tmp_path / "checks" / "deep" / "test_x.py").write_text("1")
+    project.mkdir()
+    goal = Goal.model_validate(
+        {"goal": "g", "objective": "x", "criteria": [{"run": "pytest {sealed}", "sealed": "../checks"}]}
+    )
+    pinned = pinned_files(goal, project, project)
+    assert [(file.kind, file.label) for file in pinned] == [("sealed", "../checks/deep/test_x.py")]
 
 
 def test_the_workspace_is_the_repository_around_the_contract(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_conf_5_an_objective_survives_byte_for_byte(repository: Path, objective:
     assert loaded(path).goal.objective.text == objective
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=1), st.text())
 @example("a\x00b", "c")
 @example("\ud800", "c")
