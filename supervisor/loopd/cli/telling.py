@@ -119,7 +119,8 @@ def _voided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 
 def _ended(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     left, reason = data.get("exit", {}), data.get("reason", "")
-    facts = [f"after {span(left.get('duration_s', 0))}", reason or exit_text(left), usage_text(data.get("usage"))]
+    took = left.get("duration_s", 0)
+    facts = [f"after {span(took)}" if took >= 1 else "", reason or exit_text(left), usage_text(data.get("usage"))]
     outcome = str(data["outcome"]).replace("_", " ")
     tone = "" if outcome == "finished" else "warn"
     lines = [Line(f"attempt {data['attempt']} ended: {outcome}, {', '.join(fact for fact in facts if fact)}", tone)]
@@ -156,9 +157,7 @@ def _decided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     reason, decision = data["reason"], data["decision"]
     pause = f"; next attempt at {until(data['wait_until'], teller.now())}" if data.get("wait_until") else ""
     match decision:
-        case "met":
-            return [Line(f"met: {reason}", "good")]
-        case "stop":
+        case "met" | "stop":
             return ()  # told when the run ends
         case "escalate":
             return [Line(f"stuck: {reason}; the next attempt is told anew ({data['rung']}){pause}", "warn")]

@@ -135,7 +135,10 @@ class Workspace(Protocol):
         ...
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
-        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole)."""
+        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole).
+
+        Works without `prepare` too, for views of a run that is at work elsewhere.
+        """
         ...
 
     async def changed_paths(self, old: TreeId, new: TreeId) -> tuple[str, ...]:

@@ -128,6 +128,7 @@ class WeakWorkspace:
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""
+        self._kept.update(os.listdir(self._plan.state / "blobs"))  # a view was never prepared
         parts = (self._diff_of(change) for change in self._differences(old, new))
         whole = "".join(parts)
         return whole.encode(errors="backslashreplace")[:limit].decode(errors="ignore") if limit else whole
