@@ -162,9 +162,10 @@ def is_protected(change: Change, scope: Scope) -> bool:
         return True
     if change.kind is Kind.ADDED and shadows_module(path) and not _named_by(scope.allow, path, path):
         return True
-    return any(
-        matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_protect
-    )
+    if not matches(path, scope.default_protect):
+        return False
+    fitting = (pattern for pattern in scope.default_protect if matches(path, (pattern,)))
+    return not all(_named_by(scope.allow, path, pattern) for pattern in fitting)
 
 
 def is_pinned(path: str, scope: Scope) -> bool:
@@ -220,7 +221,10 @@ def files_named_by(argv: Iterable[str]) -> tuple[str, ...]:
 def _only_add(path: str, scope: Scope) -> bool:
     if matches(path, scope.add):
         return True
-    return any(matches(path, (pattern,)) and not _named_by(scope.allow, path, pattern) for pattern in scope.default_add)
+    if not matches(path, scope.default_add):
+        return False
+    fitting = (pattern for pattern in scope.default_add if matches(path, (pattern,)))
+    return not any(_named_by(scope.allow, path, pattern) for pattern in fitting)
 
 
 def _named_by(allow: tuple[str, ...], path: str, pattern: str) -> bool:

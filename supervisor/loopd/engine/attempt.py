@@ -18,7 +18,7 @@ from loopd.engine.run import Run
 from loopd.engine.watcher import Output, Over, Watcher
 from loopd.ports.agent import Launch, Order
 from loopd.ports.processes import Cleared, Container, ProcessSpec
-from loopd.ports.workspace import Composed, Snapshot
+from loopd.ports.workspace import Snapshot
 
 LOGS = ("stdout.log", "stderr.log")
 
@@ -88,6 +88,8 @@ async def capture(run: Run) -> None:
         run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=list(composed.restored))
         await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
         left = (await workspace.snapshot()).tree
+    touched = await workspace.changed_paths(current.before, after.tree)
+    outside = {*composed.restored, *composed.unproven, *composed.refused}
     tampered = run.ports.pins.repair()
     effect = after.tree != current.before
     run.note(
@@ -98,21 +100,13 @@ async def capture(run: Run) -> None:
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
-        changed=await _changed(run, current.before, after.tree, composed),
+        changed=[path for path in touched if path not in outside],
         restored=list(composed.restored),
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
         locks=list(locks),
         tampered=f"pinned copies were changed: {', '.join(tampered)}" if tampered else "",
     )
-
-
-async def _changed(run: Run, before: str, after: str, composed: Composed) -> list[str]:
-    """What this very attempt changed of that which counts; earlier attempts' changes are in the tree already."""
-    if before == after:
-        return []
-    uncounted = {*composed.restored, *composed.unproven, *composed.refused}
-    return [path for path in await run.ports.workspace.changed_paths(before, after) if path not in uncounted]
 
 
 async def _start(run: Run, order: Order) -> Container:

@@ -133,7 +133,8 @@ class CleanWorkspace:
         if not record.top:
             raise UsageError(f"{self._plan.root} is no git repository: there is no branch to deliver to")
         kept = {path: Entry(mode, blob) for path, mode, blob in record.kept}
-        base = Base(Path(record.top), Path(record.git_dir), record.prefix, record.head, kept)
+        top, git_dir = Path(record.top), Path(record.git_dir)
+        base = Base(top, git_dir, record.prefix, record.head, kept, record.submodules)
         return await commit_tree(self._store.git, self._store, base, tree, branch, message)
 
     @property

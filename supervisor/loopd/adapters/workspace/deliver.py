@@ -21,7 +21,8 @@ class Base:
     git_dir: Path
     prefix: str
     head: str  # empty: the commit has no parent
-    kept: Mapping[str, Entry]  # paths whose committed form differs from the file on the disk: path -> file on the disk
+    kept: Mapping[str, Entry]  # files on the disk whose committed form is another one
+    submodules: tuple[str, ...] = ()
 
 
 async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: str, message: str) -> str:
@@ -42,16 +43,33 @@ async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: 
 
 
 async def _tree_of_commit(theirs: Git, store: Store, base: Base, tree: TreeId) -> TreeId:
-    """The base commit's tree with every file of `tree`, except those that are as they were and committed otherwise."""
+    """The base commit's tree with every file of `tree`; what the run left alone stays as it was committed."""
     old = await _committed(theirs, base)
     new = await store.entries(tree)
     changes: dict[str, Entry | None] = {}
     for path in old.keys() | new.keys():
         untouched = path in base.kept and new.get(path) == base.kept[path]
-        if not untouched and old.get(path) != new.get(path):
+        inside = any(path.startswith(folder + "/") for folder in base.submodules)
+        if not untouched and not inside and old.get(path) != new.get(path):
             changes[path] = new.get(path)
     await _transfer(theirs, store, {entry.blob for entry in changes.values() if entry})
-    return await _written(theirs, store, base, changes)
+    ended = await _with_committed_line_ends(theirs, store, base, {p: e for p, e in changes.items() if e})
+    return await _written(theirs, store, base, {**changes, **ended})
+
+
+async def _with_committed_line_ends(
+    theirs: Git, store: Store, base: Base, changes: Mapping[str, Entry]
+) -> dict[str, Entry]:
+    """Of the changed files, those that git had converted for the disk, converted back."""
+    converted = [path for path in changes if path in base.kept]
+    blobs = await store.blobs(side[path].blob for path in converted for side in (changes, base.kept))
+    found = {}
+    for path in converted:
+        if b"\r\n" in blobs[base.kept[path].blob]:
+            data = blobs[changes[path].blob].replace(b"\r\n", b"\n")
+            blob = await theirs("hash-object", "-w", "--no-filters", "--stdin", stdin=data)
+            found[path] = Entry(changes[path].mode, blob.decode().strip())
+    return found
 
 
 async def _committed(theirs: Git, base: Base) -> dict[str, Entry]:
@@ -100,7 +118,7 @@ async def _identity(git: Git, base: Base) -> dict[str, str]:
         env = {"HOME": os.environ.get("HOME", "/nonexistent"), "PATH": git.search_path, "LC_ALL": "C"}
         env |= {key: os.environ[key] for key in ("XDG_CONFIG_HOME",) if key in os.environ}
         argv = [git.program, "config", "--get", f"user.{key}"]
-        done = await git.run_program(argv, cwd=base.top, env=env, timeout_s=git.timeout_s)
+        done = await git.run_program(argv, cwd=base.top, env=env, stdin=None, timeout_s=git.timeout_s)
         value = done.stdout.decode(errors="replace").strip() or _FALLBACK[key]
         found |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
     return found

@@ -83,6 +83,7 @@ class Workshop:
         folder.mkdir(parents=True)
         place = self.build_at or folder / "tree"
         index = folder / "index"
+        Path(f"{place}.json").unlink(missing_ok=True)  # what was kept there is not what it was
         facts = await self._make(place, index, tree, folder / "setup")
         if place != folder / "tree":
             await copy_tree(self.store.git, place, folder / "tree")
@@ -146,7 +147,7 @@ async def copy_tree(git: Git, source: Path, target: Path) -> None:
         target.mkdir(exist_ok=True)
     argv = ["cp", "-a", "--reflink=auto", "-T", f"{source}{inner}", str(target)]
     env = {"PATH": git.search_path, "LC_ALL": "C"}
-    done = await git.run_program(argv, cwd=git.cwd, env=env, timeout_s=git.timeout_s)
+    done = await git.run_program(argv, cwd=git.cwd, env=env, stdin=None, timeout_s=git.timeout_s)
     if done.status:
         words = done.stderr.decode(errors="backslashreplace").strip()
         raise BlockedError(f"{source} cannot be copied to {target}: {words}")

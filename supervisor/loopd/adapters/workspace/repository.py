@@ -1,5 +1,6 @@
 """What the user's own repository says about a folder. Read only, before any agent ran."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -74,6 +75,15 @@ async def committed(git: Git, repository: Repository) -> dict[str, Entry]:
     return parsed_tree(done.stdout) if done.status == 0 else {}
 
 
+def same_but_for_form(committed_form: bytes, on_disk: bytes) -> bool:
+    """Whether git would commit `on_disk` as `committed_form`: other line ends, or a pointer of git-lfs."""
+    if on_disk.replace(b"\r\n", b"\n") == committed_form:
+        return True
+    if not committed_form.startswith(b"version https://git-lfs"):
+        return False
+    return f"oid sha256:{hashlib.sha256(on_disk).hexdigest()}".encode() in committed_form
+
+
 async def touched(store: Store, repository: Repository, root: Path) -> set[str]:
     """Tracked paths whose stat data differs from the user's index; all of them when that cannot be told.
 
@@ -122,7 +132,7 @@ async def _users_file(own: Git) -> Path:
     words = ["config", "--type=path", "--get", "core.excludesFile"]
     argv = [own.program, *words]
     env = {"PATH": own.search_path, "LC_ALL": "C", **users}
-    done = await own.run_program(argv, cwd=own.cwd, env=env, timeout_s=own.timeout_s)
+    done = await own.run_program(argv, cwd=own.cwd, env=env, stdin=None, timeout_s=own.timeout_s)
     named = text(done.stdout.rstrip(b"\n"))
     return own.cwd / named if named else config / "git" / "ignore"
 

@@ -64,6 +64,8 @@ def _secrets(folder: Path) -> list[Path]:
 def _read_only(tree: Path, place: Path, made: Iterable[str]) -> list[Bind]:
     binds = []
     for path in made:
+        if os.path.realpath(place / path) != str(place / path):
+            continue  # the agent made a link of it: a mount would land where that link leads
         binds.append(Bind(tree / path, place / path))
         if path.rpartition("/")[2] == "node_modules":
             caches = [f"{path}/{name}" for name in WRITABLE_IN_NODE_MODULES]
