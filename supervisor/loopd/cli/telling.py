@@ -80,6 +80,14 @@ def number_of(amount: int, thing: str) -> str:
     return f"{amount} {thing}" if amount == 1 else f"{amount} {thing}s"
 
 
+def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
+    """The settings that hold, each with who said so: whoever starts a run sees its limits before attempt 1."""
+    settings = data.get("settings", ())
+    width = max((len(one["name"]) for one in settings), default=0)
+    rows = [f"  {one['name']:<{width}}  {one['value']}  ({one['source']})" for one in settings]
+    return [Line(row) for row in ("settings:", *rows)] if rows else ()
+
+
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     return f"run {record.run} {'goes on' if data.get('resumed') else 'starts'}"
 
@@ -214,6 +222,7 @@ def _next(teller: Teller, record: Record) -> str:
 
 
 _SAYINGS: Mapping[str, Callable[[Teller, Record, Mapping[str, Any]], Said]] = {
+    "run.opened": _opened,
     "run.started": _started,
     "tree.prepared": _prepared,
     "baseline.verdict": _baseline,
