@@ -13,6 +13,7 @@ from loopd.adapters.clock import SystemClock
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.environment import agent_environment
 from loopd.adapters.containment.nursery import Nursery
+from loopd.adapters.disk import FolderDisk
 from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger
 from loopd.adapters.liveness import start_time
 from loopd.adapters.pins import PinnedFiles
@@ -205,6 +206,7 @@ def _run(
         instructions=Prompts(template_folders(folder, goal)),
         requests=FolderRequests(folder.requests),
         pins=PinnedFiles(folder.root, agreements.pins(folder.root)),
+        disk=FolderDisk(folder.root),
         outputs=Tail,
         read_ends=read_ends,
     )
