@@ -30,6 +30,7 @@ from loopd.domain.contract import Goal
 from loopd.domain.record import Record, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
+from loopd.domain.scope import scope_of as scope_as_stated
 from loopd.domain.status import status
 from loopd.engine.run import Ports, Rules, Run
 from loopd.ports.agent import Agent
@@ -125,8 +126,8 @@ def workspace_of(folder: RunFolder, agreement: Agreement, containers: Containers
 def scope_of(agreement: Agreement) -> Scope:
     """The contract's scope with its defaults, and what the contract itself needs protected."""
     written, terms = agreement.goal.scope, agreement.terms
-    scope = Scope(add=written.add or (), protect=(*written.protect, *terms.references), named=terms.protected)
-    return scope if written.allow is None else replace(scope, allow=written.allow)
+    protect = (*written.protect, *terms.references)
+    return scope_as_stated(allow=written.allow, add=written.add, protect=protect, named=terms.protected)
 
 
 def contract_environment(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:

@@ -54,8 +54,11 @@ async def reserve(run: Run) -> None:
     )
 
 
-async def watch(run: Run) -> None:
-    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end."""
+async def watch(run: Run, *, end_now: bool = False) -> None:
+    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end.
+
+    With `end_now`, what is adopted is ended at once, as interrupted.
+    """
     current = _current(run.record)
     folder = run.attempt_folder(current.number)
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
@@ -70,7 +73,8 @@ async def watch(run: Run) -> None:
     try:
         run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
         age_s = 0.0 if ours else _age_s(run, current)
-        over = await Watcher(run, container, output, current, age_s).until_over()
+        if not end_now:
+            over = await Watcher(run, container, output, current, age_s).until_over()
     finally:
         with anyio.CancelScope(shield=True):
             cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
