@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plain_containers import PlainContainers, bwrap_words
-
 from loopd.adapters.workspace import WorkspacePlan, open_workspace
 from loopd.ports.workspace import CheckTree, Workspace
+from plain_containers import PlainContainers, bwrap_words
 
 SEARCH_PATH = os.environ["PATH"]
 USER = {

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from trees import Bench, bench, files_of, project, write
 
 from loopd.domain.errors import UsageError
 from loopd.domain.scope import scope_of
+from trees import Bench, bench, files_of, project, write
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from trees import bench, files_of, git, project, write
 
 from loopd.domain.errors import UsageError
+from trees import bench, files_of, git, project, write
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from trees import SEARCH_PATH, bench, files_of, git, project, verify, write
 
 from loopd.adapters.workspace import release_stale_locks
 from loopd.domain.errors import BlockedError, UsageError
 from loopd.domain.scope import scope_of
 from loopd.ports.workspace import SetupError, Workspace
+from trees import SEARCH_PATH, bench, files_of, git, project, verify, write
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ async def composed(workspace: Workspace, baseline: str) -> str:
 async def test_git_1_owners_uncommitted_files_stay_and_no_command_of_loopds_changes_the_repository(
     tmp_path: Path,
 ) -> None:
-    """GIT-1: uncommitted work is byte for byte as before, and git never got an order that changes the tree."""
+    """GIT-1: uncommitted work is as before, and git never got an order that changes the tree."""
     root = project(tmp_path / "p", PYTHON)
     log, shim = tmp_path / "git.log", tmp_path / "bin"
     write(shim, {"git": f'#!/bin/sh\necho "$PWD" "$@" >> {log}\nexec {shutil.which("git")} "$@"\n'})
@@ -81,7 +81,7 @@ def _state_of_repository(root: Path) -> dict[str, bytes]:
 
 
 async def test_git_2_lock_of_a_killed_agent_is_removed_when_nobody_has_it_open(tmp_path: Path) -> None:
-    """GIT-2: after the agent's tree is gone its index.lock goes too, and a commit works; a held lock stays."""
+    """GIT-2: its index.lock goes after the agent did, and a commit works; a held lock stays."""
     root = project(tmp_path / "p", PYTHON)
     lock = root / ".git/index.lock"
     with lock.open("w"):
@@ -102,7 +102,7 @@ async def test_git_3_agent_rebases_while_snapshots_run_every_tenth_of_a_second(t
     root = project(tmp_path / "p", {"f": "0\n"})
     workspace = bench(root, tmp_path / "s").open()
     git(root, "checkout", "-q", "-b", "work")
-    for number in range(25):
+    for number in range(12):
         write(root, {f"f{number}": "x\n"})
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", str(number))
@@ -166,7 +166,7 @@ async def test_state_3_agent_that_deletes_everything_hidden_and_ignored_does_not
 
 
 async def test_cheat_1_weakened_and_skipped_tests_are_not_what_is_verified(tmp_path: Path) -> None:
-    """CHEAT-1: baseline tests are judged by, changed and deleted ones are put back, with the evidence kept."""
+    """CHEAT-1: baseline tests judge; changed and deleted ones are put back, the evidence kept."""
     root = project(tmp_path / "p", {**PYTHON, "tests/test_two.py": TEST})
     workspace = bench(root, tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline
@@ -400,7 +400,8 @@ async def test_poisoned_bytecode_in_the_kept_tree_cannot_pass_the_fresh_one(tmp_
     poison = (
         "import py_compile, pathlib; p = pathlib.Path('x.py'); p.write_text('def add(a, b): return 5')\n"
         "mode = py_compile.PycInvalidationMode.UNCHECKED_HASH\n"
-        "py_compile.compile('x.py', '__pycache__/calc.cpython-%d%d.pyc' % __import__('sys').version_info[:2], invalidation_mode=mode)\n"
+        "target = '__pycache__/calc.cpython-%d%d.pyc' % __import__('sys').version_info[:2]\n"
+        "py_compile.compile('x.py', target, invalidation_mode=mode)\n"
         "p.unlink()"
     )
     assert verify(tree, sys.executable, "-c", poison).returncode == 0
@@ -424,7 +425,7 @@ async def test_setup_runs_once_and_again_when_its_files_change(tmp_path: Path) -
     assert (await workspace.check_tree(baseline)).path.joinpath("lib/installed").read_text() == "one\n"
     assert len(tools.containers.started) == 2
     write(root, {"deps.txt": ""})
-    with pytest.raises(SetupError, match="deps.txt"):
+    with pytest.raises(SetupError, match=r"deps\.txt"):
         await workspace.check_tree(await composed(workspace, baseline))
 
 
@@ -743,18 +744,6 @@ async def test_submodule_is_plain_files_whose_moves_are_refused(tmp_path: Path) 
     assert (judged.refused, judged.changed) == (("vendor/lib/l.c",), ("calc.py",))
     commit = await workspace.commit(judged.tree, "out", "m")
     assert git(root, "diff", "--name-only", "main", commit).split() == ["calc.py"]
-
-
-async def test_commit_gives_converted_files_their_committed_line_ends_back(tmp_path: Path) -> None:
-    root = project(tmp_path / "p", {"a": "1\n2\n"})
-    git(root, "config", "core.autocrlf", "true")
-    (root / "a").unlink()
-    git(root, "checkout", "-q", ".")
-    workspace = bench(root, tmp_path / "s").open()
-    await workspace.prepare()
-    write(root, {"a": "1\r\nchanged\r\n"})
-    commit = await workspace.commit((await workspace.snapshot()).tree, "out", "m")
-    assert git(root, "show", f"{commit}:a") == "1\nchanged\n"
 
 
 async def test_commit_gives_converted_files_their_committed_line_ends_back(tmp_path: Path) -> None:

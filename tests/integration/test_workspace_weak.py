@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 import pytest
-from trees import bench, files_of, git, project, write
 
 from loopd.domain.errors import UsageError
+from trees import bench, files_of, git, project, write
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""The strong form of the workspace port: a private store, composed trees, verification where no agent can write."""
+"""The strong form of the port: a private store, composed trees, checks where no agent can write."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from loopd.ports.workspace import CheckTree, Composed, Prepared, Snapshot, TreeI
 
 
 class CleanWorkspace:
-    """`verification: clean`. Every method but `prepare` and `root` needs `prepare` first, after a crash too."""
+    """`verification: clean`. Every method but `prepare` needs `prepare` first, after a crash too."""
 
     def __init__(self, plan: WorkspacePlan, containers: Containers, run_program: RunProgram) -> None:
         self._plan = plan

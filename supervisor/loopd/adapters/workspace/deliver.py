@@ -1,4 +1,4 @@
-"""One commit of a proven tree in the owner's repository, by plumbing: nothing is checked out, no hook runs."""
+"""One commit of a proven tree in the owner's repository: nothing is checked out, no hook runs."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Base:
 
 
 async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: str, message: str) -> str:
-    """Commit `tree` on `branch`; its id. Idempotent; raises `UsageError` when the branch holds something else."""
+    """Commit `tree` on `branch`; its id. Idempotent; `UsageError` when the branch holds something else."""
     theirs = git.at(cwd=base.top, git_dir=base.git_dir)
     wanted = await _tree_of_commit(theirs, store, base, tree)
     ref = f"refs/heads/{branch}"
@@ -113,10 +113,10 @@ async def _same_or_refuse(theirs: Git, existing: str, wanted: tuple[str, str, st
 
 async def _identity(git: Git, base: Base) -> dict[str, str]:
     """The owner's name and address as their own git knows them, else loopd's."""
-    found = {}
+    found: dict[str, str] = {}
+    passed = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    env = {"PATH": git.search_path, "LC_ALL": "C", **passed}
     for key in ("name", "email"):
-        env = {"HOME": os.environ.get("HOME", "/nonexistent"), "PATH": git.search_path, "LC_ALL": "C"}
-        env |= {key: os.environ[key] for key in ("XDG_CONFIG_HOME",) if key in os.environ}
         argv = [git.program, "config", "--get", f"user.{key}"]
         done = await git.run_program(argv, cwd=base.top, env=env, stdin=None, timeout_s=git.timeout_s)
         value = done.stdout.decode(errors="replace").strip() or _FALLBACK[key]

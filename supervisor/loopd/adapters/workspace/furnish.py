@@ -28,7 +28,8 @@ class Furnished:
 async def furnish_clone(git: Git, plan: WorkspacePlan, root: Path, pristine: Pristine, setup: Setup) -> None:
     """Give the clone what the prepared tree has besides files of the baseline. Idempotent.
 
-    Under bubblewrap the setup ran at the clone's own path, so its results are copied; else it runs again there.
+    Under bubblewrap the setup ran at the clone's own path, so its results are copied; else it runs again
+    there.
     """
     marker = plan.state / "furnished.json"
     if marker.exists() or not (plan.carry or plan.setup):

@@ -79,7 +79,9 @@ class Store:
         return dict(_parsed_blobs(await self.git("cat-file", "--batch", stdin=asked), wanted))
 
     async def with_entries(self, tree: TreeId, entries: Mapping[str, Entry | None]) -> TreeId:
-        """`tree` with these files put in place, or taken out. A file displaces a folder of its name, and back."""
+        """`tree` with these files put in place, or taken out. A file displaces a folder of its name, and
+        back.
+        """
         if not entries:
             return tree
         async with self.scratch_index() as git:

@@ -37,7 +37,8 @@ def needed_folders(
 ) -> tuple[Path, ...]:
     """Existing folders below a hidden one that trusted programs live in, outermost ones only, sorted.
 
-    `env`: where the toolchains are, and HOME. `private`: folders that must not come back, nor anything in them.
+    `env`: where the toolchains are, and HOME. `private`: folders that must not come back, nor anything in
+    them.
     """
     covered, secret = tuple(hidden), tuple(private)
     home = Path(env.get("HOME", "/nonexistent"))
@@ -75,8 +76,7 @@ def _prefix(folder: Path, home: Path) -> Path | None:
 
 def _led_to(folder: Path) -> Iterator[Path]:
     """Folders that links, shebangs and a venv's base interpreter in this folder lead to."""
-    for place in (folder, folder.resolve()):
-        yield place
+    yield from (folder, folder.resolve())
     base = _venv_base(folder.parent / "pyvenv.cfg")
     if base:
         yield base

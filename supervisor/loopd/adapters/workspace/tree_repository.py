@@ -1,4 +1,6 @@
-"""The small repository of a verification tree: for version tools and `git diff HEAD`, with objects of its own."""
+"""The small repository of a verification tree: for version tools and `git diff HEAD`, with objects of its
+own.
+"""
 
 import shutil
 from dataclasses import dataclass
@@ -32,8 +34,8 @@ async def make_tree_repository(
 ) -> TreeRepository:
     """History and tags up to HEAD, and on top a commit of the baseline unless the tree is as committed.
 
-    Objects come by fetch, which recomputes every hash: a forged object in the owner's store stays there. When the
-    history cannot be had (shallow, broken, partial), the baseline commit stands alone. Idempotent.
+    Objects come by fetch, which recomputes every hash: a forged object in the owner's store stays there.
+    When the history cannot be had (shallow, broken, partial), the baseline commit stands alone. Idempotent.
     """
     note_file = folder / "loopd-note"
     if note_file.exists():

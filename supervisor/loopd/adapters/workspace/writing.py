@@ -1,3 +1,5 @@
+# ruff: noqa: PTH123
+# everything goes through descriptors of folders, which pathlib does not know
 """Single files put into, or taken out of, a folder whose links cannot be trusted.
 
 Every step goes through a descriptor of its parent, so that a link in the way is replaced and never followed.
@@ -7,7 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +69,7 @@ def take_out(root: Path, path: str, *, prune: bool = False) -> None:
 
 @contextmanager
 def _parent(root: Path, path: str, *, make: Path | None) -> Iterator[tuple[int, bytes]]:
-    """A descriptor of the folder `path` lies in, and its last name. `make`: create it, displacing to there."""
+    """A descriptor of the folder of `path`, and its last name. `make`: create it, displacing to there."""
     *steps, name = raw(path).split(b"/")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     walked = root
@@ -124,10 +126,8 @@ def _removed_on_error(name: bytes, folder: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass
         raise
 
 
