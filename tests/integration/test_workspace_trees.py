@@ -136,7 +136,8 @@ async def test_git_4_baseline_survives_reset_clean_and_gc_and_can_be_got_back(tm
     root = project(tmp_path / "p", PYTHON)
     write(root, {"calc.py": "uncommitted\n", "untracked.txt": "precious\n"})
     before, head = files_of(root), git(root, "rev-parse", "HEAD")
-    workspace = bench(root, tmp_path / "s").open()
+    tools = bench(root, tmp_path / "s")
+    workspace = tools.open()
     baseline = (await workspace.prepare()).baseline
     git(root, "reset", "-q", "--hard")
     git(root, "clean", "-qfdx")
@@ -146,6 +147,11 @@ async def test_git_4_baseline_survives_reset_clean_and_gc_and_can_be_got_back(tm
     assert await workspace.write_tree(baseline, expected=after) == ("calc.py", "untracked.txt")
     assert files_of(root) == before
     assert git(root, "rev-parse", "HEAD") == head
+    git(root, "clean", "-qfdx")
+    (tmp_path / "back").mkdir()
+    git(tmp_path / "s/store.git", "gc", "-q", "--auto")
+    subprocess.run(tools.plan.command_to_get_back(baseline, tmp_path / "back"), shell=True, check=True)
+    assert files_of(tmp_path / "back") == before
 
 
 async def test_state_3_agent_that_deletes_everything_hidden_and_ignored_does_not_stop_the_run(
@@ -756,3 +762,67 @@ async def test_commit_gives_converted_files_their_committed_line_ends_back(tmp_p
     write(root, {"a": "1\r\nchanged\r\n"})
     commit = await workspace.commit((await workspace.snapshot()).tree, "out", "m")
     assert git(root, "show", f"{commit}:a") == "1\nchanged\n"
+
+
+async def test_forged_object_in_the_owners_store_is_never_delivered(tmp_path: Path) -> None:
+    """An agent that works in place can put an object under the id of a file that will be proven."""
+    root = project(tmp_path / "p", PYTHON)
+    workspace = bench(root, tmp_path / "s").open()
+    await workspace.prepare()
+    write(root, {"calc.py": RIGHT, "evil": "evil\n"})
+    name = git(root, "hash-object", "calc.py").strip()
+    evil = git(root, "hash-object", "-w", "evil").strip()
+    (root / "evil").unlink()
+    objects = root / ".git/objects"
+    (objects / name[:2]).mkdir(exist_ok=True)
+    shutil.copy(objects / evil[:2] / evil[2:], objects / name[:2] / name[2:])
+    after = (await workspace.snapshot()).tree
+    with pytest.raises(UsageError, match="not what their names say"):
+        await workspace.commit(after, "out", "m")
+    assert git(root, "branch", "--list", "out") == ""
+    (objects / name[:2] / name[2:]).chmod(0o600)
+    (objects / name[:2] / name[2:]).unlink()
+    commit = await workspace.commit(after, "out", "m")
+    assert git(root, "show", f"{commit}:calc.py") == RIGHT
+
+
+async def test_cancelled_snapshot_leaves_nothing_that_a_later_one_would_believe(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", {f"f{number}": "x" for number in range(200)})
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    started = anyio.current_time()
+    await workspace.snapshot()
+    usual_s = anyio.current_time() - started
+    for step in range(20):
+        write(root, {f"f{number}": f"{step} {number}" for number in range(200)})
+        with anyio.move_on_after(usual_s * step / 8):
+            await workspace.snapshot()
+        changed = await workspace.changed_paths(baseline, (await workspace.snapshot()).tree)
+        assert len(changed) == 200
+        tree = await workspace.check_tree((await workspace.snapshot()).tree)
+        assert files_of(tree.path) == files_of(root)
+
+
+async def test_tree_that_its_tests_made_unwritable_is_rebuilt(tmp_path: Path) -> None:
+    """Folders without permissions, a file with the immutable look of one: the next check has its tree."""
+    root = project(tmp_path / "p", {**PYTHON, "dir/x": "1"})
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    tree = await workspace.check_tree(baseline)
+    write(tree.path, {"stray/x": "1", "dir/x": "2"})
+    (tree.path / "stray").chmod(0)
+    (tree.path / "dir").chmod(0o500)
+    tree = await workspace.check_tree(baseline)
+    assert set(files_of(tree.path)) == {*PYTHON, "dir/x"}
+
+
+async def test_removed_workspace_folder_is_a_change_like_any_other(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", PYTHON)
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    shutil.rmtree(root)
+    after = (await workspace.snapshot()).tree
+    judged = await workspace.compose(baseline, after)
+    assert judged.restored == ("goals/g.yaml", "tests/test_add.py")
+    await workspace.restore(baseline, after, judged.restored, tmp_path / "e")
+    assert set(files_of(root)) == set(judged.restored)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from loopd.adapters.workspace.git import Git, fields, text
+from loopd.adapters.workspace.git import Git, GitError, fields, text
 from loopd.adapters.workspace.prepared import Pristine, Workshop, copy_tree, remove_tree
 from loopd.adapters.workspace.record import load, save
 from loopd.adapters.workspace.store import Store
@@ -40,7 +40,11 @@ class CheckTrees:
         kept = load(self.folder / f"{name}.json") if place.exists() else None
         if fresh or kept is None or kept["key"] != pristine.key:
             await self._renew(name, pristine)
-        await self._reset(name, tree, pristine)
+        try:
+            await self._reset(name, tree, pristine)
+        except (GitError, OSError):  # what ran there left folders that cannot be changed
+            await self._renew(name, pristine)
+            await self._reset(name, tree, pristine)
         return place, pristine
 
     async def _renew(self, name: str, pristine: Pristine) -> None:

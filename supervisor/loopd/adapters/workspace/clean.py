@@ -30,7 +30,7 @@ class CleanWorkspace:
 
     @property
     def root(self) -> Path:
-        """Where the agent works."""
+        """Where the agent works; final once prepared."""
         if self._ready:
             return self._ready.root
         return self._plan.state / "clone" if self._plan.isolation == "clone" else self._plan.root

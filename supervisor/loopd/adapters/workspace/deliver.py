@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from loopd.adapters.workspace.git import Git, raw
 from loopd.adapters.workspace.store import Entry, Store, index_info, parsed_tree
@@ -38,6 +39,7 @@ async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: 
         return await _same_or_refuse(theirs, existing, (wanted, base.head, message), branch)
     who = await _identity(git, base)
     commit = (await theirs("commit-tree", wanted, *parents, stdin=_lines(message), env=who)).decode().strip()
+    await _verify(git, store, base, commit)
     await theirs("update-ref", "-m", "loopd: delivered", ref, commit, store.zero)
     return commit
 
@@ -98,6 +100,26 @@ async def _written(theirs: Git, store: Store, base: Base, changes: Mapping[str, 
         await git("read-tree", base.head or "--empty")
         await git("update-index", "-z", "--replace", "--index-info", stdin=index_info(placed, store.zero))
         return (await git("write-tree")).decode().strip()
+
+
+async def _verify(git: Git, store: Store, base: Base, commit: str) -> None:
+    """Fetch the commit into an empty repository, which recomputes every hash.
+
+    The owner's object store can be written by the agent: an object it put there under the id of a proven file
+    would be taken for that file, and nothing but this would notice.
+    """
+    with TemporaryDirectory(dir=store.scratch, prefix="proof-") as folder:
+        await git("init", "-q", "--bare", "--template=", f"--object-format={store.object_format}", folder)
+        inside = git.at(cwd=Path(folder), git_dir=Path(folder))
+        pack = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
+        words = ("fetch", "-q", "--depth=1", "--no-tags", "--update-shallow", f"--upload-pack={pack}")
+        done = await inside.run(*words, str(base.top), commit)
+    if done.status:
+        raise UsageError(
+            f"the repository at {base.top} holds objects that are not what their names say:\n"
+            f"{done.stderr.decode(errors='backslashreplace').strip()}\n"
+            "Find them with `git fsck --full`, remove those files, and deliver again."
+        )
 
 
 async def _same_or_refuse(theirs: Git, existing: str, wanted: tuple[str, str, str], branch: str) -> str:

@@ -45,6 +45,7 @@ class Snapshots:
     async def take(self, first: Iterable[str] = ()) -> Snapshot:
         """The folder now. `first`: paths that count although an ignore rule covers them."""
         async with self._one_at_a_time:
+            os.makedirs(self._root, exist_ok=True)  # an agent may have removed the folder itself
             self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
             await self._doubt_again()
             listed = [*await self._listed(), *(raw(path) for path in first), *self._back_again()]
@@ -173,8 +174,10 @@ def _carriable(root: bytes, path: bytes) -> bool:
         return False
     try:
         mode = os.lstat(os.path.join(root, path)).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # a deletion
     except OSError:
-        return True  # gone, or its folder is: a deletion
+        return False
     if stat.S_ISLNK(mode):
         return path.rpartition(b"/")[2].lower() != b".gitmodules"
     return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and os.access(os.path.join(root, path), os.R_OK))

@@ -14,7 +14,7 @@ LINK = "120000"
 EXECUTABLE = "100755"
 
 # The highest-ranking attributes: whatever .gitattributes says, bytes go in and come out as they are.
-_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding !diff !merge\n"
+_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding !diff !merge -export-ignore -export-subst\n"
 _EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -107,6 +107,7 @@ async def open_store(git: Git, folder: Path, object_format: str) -> Store:
     scratch.mkdir(parents=True, exist_ok=True)
     if not (folder / "loopd-store").exists():
         await git("init", "-q", "--bare", "--template=", f"--object-format={object_format}", folder)
+        await git.at(git_dir=folder)("config", "gc.auto", "0")  # should a person use git there
         (folder / "info").mkdir(exist_ok=True)
         (folder / "info" / "attributes").write_text(_ATTRIBUTES)
         (folder / "loopd-store").write_text(object_format)

@@ -12,7 +12,7 @@ from loopd.adapters.workspace.store import Store
 from loopd.ports.workspace import TreeId
 
 # Above this, every fresh tree would copy more history than files: the newest commit has to do.
-LARGEST_HISTORY_BYTES = 512 << 20
+LARGEST_HISTORY_BYTES = 128 << 20
 
 _WHO = {
     f"GIT_{role}_{key}": value

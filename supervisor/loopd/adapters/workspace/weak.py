@@ -38,17 +38,24 @@ class WeakWorkspace:
         self._baseline: TreeId = ""
         self._log: ContentLog | None = None
         self._last: tuple[TreeId, Files] = ("", {})
-        self._walker = Walker(self.root, self._wants, lambda name, data: self._kept.add(name, data))
+        self._place = plan.state / "clone" if plan.isolation == "clone" else plan.root
+        self._walker = self._new_walker()
+
+    def _new_walker(self) -> Walker:
+        return Walker(self._place, self._wants, lambda name, data: self._kept.add(name, data))
 
     @property
     def root(self) -> Path:
-        """Where the agent works."""
-        return self._plan.state / "clone" if self._plan.isolation == "clone" else self._plan.root
+        """Where the agent works; final once prepared."""
+        return self._place
 
     async def prepare(self) -> Prepared:
         """See the port."""
         self._log = self._log or ContentLog(self._plan.state / "contents.log")
         place = await weak_workplace(self._plan, self._containers, self._run_program)
+        if self._place != Path(place.root):
+            self._place = Path(place.root)
+            self._walker = self._new_walker()
         if _BASELINE not in self._log:
             taken = await self.snapshot()
             self._log.add(_BASELINE, taken.tree.encode())
