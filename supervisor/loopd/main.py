@@ -1,16 +1,15 @@
 """The front door: answers cheap questions at once, and forks the spawning helper before anything heavy is imported.
 
 The cheap ones (`--version`, `--help`, `ps`, `status`) must not import the libraries the loop needs: together those
-cost about 30 bare interpreter starts.
+cost about 30 bare interpreter starts. Even pathlib and dataclasses, which the errors need, cost one each.
 """
 
+import os
 import sys
-from pathlib import Path
 
 from loopd import __version__
-from loopd.domain.errors import LoopdError
 
-HELP = Path(__file__).parent / "cli" / "help"
+HELP = f"{os.path.dirname(__file__)}/cli/help"  # noqa: PTH120
 LAUNCHING = frozenset({"run", "resume", "verify"})
 
 
@@ -20,18 +19,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         status = _cheap(words)
         return _full(words) if status is None else status
-    except LoopdError as error:
-        print(f"loopd: {error}", file=sys.stderr)
-        return error.exit_status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 141
     except Exception as error:
-        from loopd.cli.crash import report
-
-        return report(error, words)
+        return _told(error, words)
 
 
 def _cheap(words: list[str]) -> int | None:
@@ -44,7 +38,7 @@ def _cheap(words: list[str]) -> int | None:
             return _help("loopd")
         case ["--help" | "-h" | "help"]:
             return _help("loopd")
-        case [command, "--help" | "-h"] if (HELP / f"{command}.txt").is_file():
+        case [command, "--help" | "-h"] if os.path.isfile(f"{HELP}/{command}.txt"):  # noqa: PTH113
             return _help(command)
         case ["ps" | "status", *_]:
             from loopd.cli.glance import glance
@@ -65,5 +59,17 @@ def _full(words: list[str]) -> int:
 
 
 def _help(name: str) -> int:
-    print((HELP / f"{name}.txt").read_text(encoding="utf-8"), end="")
+    with open(f"{HELP}/{name}.txt", encoding="utf-8") as file:  # noqa: PTH123
+        print(file.read(), end="")
     return 0
+
+
+def _told(error: Exception, words: list[str]) -> int:
+    from loopd.domain.errors import LoopdError
+
+    if isinstance(error, LoopdError):
+        print(f"loopd: {error}", file=sys.stderr)
+        return error.exit_status
+    from loopd.cli.crash import report
+
+    return report(error, words)

@@ -147,7 +147,7 @@ def test_a_missing_ledger_cannot_be_read(folder: RunFolder) -> None:
 def test_a_snapshot_survives_and_only_the_rest_is_checked_when_it_fits(folder: RunFolder) -> None:
     events = write(folder, 6, snapshot_at=4)
     content = bytearray(folder.ledger.read_bytes())
-    content[lines_of(content)[0] + 30] ^= 1  # in event 1, before the snapshot
+    content[lines_of(bytes(content))[0] + 30] ^= 1  # in event 1, before the snapshot
     folder.ledger.write_bytes(content)
     with open_ledger(folder, FakeClock()) as ledger:
         assert ledger.load_snapshot() == (4, {"at": 4})
@@ -292,7 +292,9 @@ def test_res_2_a_full_disk_stops_the_ledger_and_the_last_record_still_fits(tiny_
                 acknowledged.append(ledger.append("note", {"text": "x" * 700}))
         with pytest.raises(StateError, match="No space left on device"):
             ledger.append("note", {})
-        last = ledger.write_last_record("run.ended", {"reason": "disk full"})
+        with pytest.raises(OSError, match="No space left on device"):
+            (tiny_disk.root / "more").write_bytes(b"x" * 4096)
+        last = ledger.write_last_record("run.ended", {"reason": "disk full", "text": "x" * 20_000})
     assert reopened(tiny_disk) == [*acknowledged, last]
 
 

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -209,7 +210,7 @@ def test_res_2_a_write_on_a_full_disk_is_an_error_and_the_index_stays_readable(t
                 file.write(b"x" * 4096)
         with pytest.raises(StateError, match=r"full|No space"):
             for number in range(1000):
-                store.put(RunEntry(f"more-{number}", "more", Path("/" * 999), *[Path("/")] * 2, "", "", "", ""))
+                store.put(RunEntry(f"more-{number}", "more", Path("/x" * 999), Path("/"), Path("/"), "", "", "", ""))
         assert entry.run in {found.run for found in store.runs()}
 
 
@@ -268,6 +269,22 @@ def test_writers_wait_at_the_gate_with_a_deadline(tmp_path: Path) -> None:
         assert time.monotonic() - before >= 0.2
     with pass_gate(gate, timeout_s=5):
         pass
+
+
+def test_a_write_stands_in_line_at_the_gate(state: StateFolder) -> None:
+    with open_store(state) as store:
+        written = threading.Event()
+
+        def write() -> None:
+            store.forget("x")
+            written.set()
+
+        writer = threading.Thread(target=write)
+        with pass_gate(state.index.with_name("loopd.db.gate")):
+            writer.start()
+            assert not written.wait(0.2)
+        assert written.wait(10)
+        writer.join()
 
 
 def test_a_writer_that_gives_up_at_the_gate_does_not_take_it_later(tmp_path: Path) -> None:

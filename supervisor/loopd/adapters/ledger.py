@@ -1,5 +1,6 @@
 """The ledger of one run as a file: one writer, one line an event, on the disk before it is acted upon."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from loopd.adapters.chain import (
     START,
     Mark,
     compose,
+    encode,
     header,
     last_mark,
     parse,
@@ -106,14 +108,13 @@ class FileLedger:
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """See the port; ends with the event that was the newest at the first step."""
-        end = self._end
+        last = self._end.seq
         start = self._summary.mark if self._summary and self._summary.mark.seq <= after else START
-        with self._folder.ledger.open("rb") as file:
-            for line, mark in scan(file, self._folder.ledger, start):
-                if mark.seq > end.seq:
-                    return
-                if mark.seq > max(after, 0):
-                    yield parse(line)
+        for line, mark in self._lines(start):
+            if mark.seq > last:
+                return
+            if mark.seq > max(after, 0):
+                yield parse(line)
 
     def save_snapshot(self, seq: int, state: Mapping[str, Any]) -> None:
         """See the port. Raises `StateError` when it cannot be written, `ValueError` for an unknown event."""
@@ -146,11 +147,13 @@ class FileLedger:
         self.close()
 
     def _write(self, kind: str, data: Mapping[str, Any], *, durable: bool) -> Event:
-        at = _text(self._clock.now())
-        line, after = seal(compose(Event(self._end.seq + 1, at, kind, data)), self._end)
+        seq, at, text = self._end.seq + 1, _text(self._clock.now()), encode(dict(data))
+        line, after = seal(compose(seq, at, kind, text), self._end)
+        # What a reader will see (a tuple comes back as a list), and no alias of the caller's mapping.
+        event = Event(seq, at, kind, json.loads(text))
         self._put(line, durable=durable)
         self._end = after
-        return parse(line)  # what a reader will see, and no alias of the caller's mapping
+        return event
 
     def _put(self, line: bytes, *, durable: bool) -> None:
         try:
@@ -171,12 +174,18 @@ class FileLedger:
     def _around(self, seq: int) -> tuple[Mark, Mark]:
         """The marks before and after the line of event `seq`."""
         near = self._summary.before if self._summary and self._summary.mark.seq <= seq else START
-        with self._folder.ledger.open("rb") as file:
-            for _, mark in scan(file, self._folder.ledger, near):
-                if mark.seq == seq:
-                    return near, mark
-                near = mark
+        for _, mark in self._lines(near):
+            if mark.seq == seq:
+                return near, mark
+            near = mark
         raise ValueError(f"there is no event {seq}; the newest is {self._end.seq}")
+
+    def _lines(self, start: Mark) -> Iterator[tuple[bytes, Mark]]:
+        try:
+            with self._folder.ledger.open("rb") as file:
+                yield from scan(file, self._folder.ledger, start)
+        except OSError as error:
+            raise StateError(f"the ledger {self._folder.ledger} cannot be read: {error.strerror}") from error
 
 
 def _open(folder: RunFolder, clock: Clock, lock: int) -> FileLedger:
@@ -186,7 +195,7 @@ def _open(folder: RunFolder, clock: Clock, lock: int) -> FileLedger:
         summary, end = _check(folder)
         repaired = _cut_torn_tail(folder, fd, end)
         if end is START:
-            line, end = seal(compose(header(_text(clock.now()))), START)
+            line, end = seal(header(_text(clock.now())), START)
             write_fully(fd, line)
             os.fsync(fd)
         if is_new:
@@ -242,4 +251,4 @@ def _keep_reserve(folder: RunFolder) -> None:
 
 
 def _text(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return now.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -105,6 +105,16 @@ def user_settings_file(environ: Mapping[str, str]) -> Path:
     return base / "loopd" / "config.toml"
 
 
+def user_ceiling(environ: Mapping[str, str]) -> Ceiling:
+    """What the user's own file allows at most. Raises `ContractError` when the file is wrong."""
+    path = user_settings_file(environ)
+    problems: list[Problem] = []
+    user, _ = _file_layer(path, UserSettings, _short(path, environ), problems)
+    if problems:
+        raise ContractError(tuple(problems))
+    return user.ceiling if isinstance(user, UserSettings) else Ceiling()
+
+
 def render_effective(effective: Effective) -> list[tuple[str, str, str]]:
     """Name, value and source of everything that holds, as printed before attempt 1."""
     return [(setting.name, shown(setting.name, setting.value), setting.source) for setting in effective.settings]

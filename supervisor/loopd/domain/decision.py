@@ -99,10 +99,12 @@ def decide(history: History, assessment: Assessment, allowance: Allowance, spent
         return Stop(State.EXHAUSTED, limit.text)
     if history.no_effect >= NO_EFFECT_BACK_OFF:
         return _no_effect(history, policy)
+    again = _touched_again(history)
     if history.stalled >= STALLED_AFTER:
-        return _climb(history, policy, f"{history.stalled} attempts brought no better verdict")
-    if again := [path for path, times in history.restored.items() if times == RESTORED_AGAIN]:
-        return Escalate(Rung.REPHRASE, f"{', '.join(again)} changed {RESTORED_AGAIN} times in a row without effect")
+        stalled = f"{history.stalled} attempts brought no better verdict"
+        return _climb(history, policy, f"{stalled}; {again}" if again else stalled)
+    if again:
+        return Escalate(Rung.REPHRASE, again)
     return Continue(_failing(assessment))
 
 
@@ -114,6 +116,12 @@ def next_rung(ladder: Sequence[Rung], used: Sequence[Rung], *, keeps_context: bo
         if rung not in used and (rung is not Rung.FRESH or keeps_context):
             return rung
     return None
+
+
+def _touched_again(history: History) -> str:
+    paths = [path for path, times in history.restored.items() if times == RESTORED_AGAIN]
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return f"{', '.join(paths[:5])}{more} changed {RESTORED_AGAIN} times in a row without effect" if paths else ""
 
 
 def _no_effect(history: History, policy: Policy) -> Decision:
@@ -136,6 +144,8 @@ def _climb(history: History, policy: Policy, reason: str, after_s: float = 0.0) 
 
 
 def _failing(assessment: Assessment) -> str:
+    if assessment.tampered:
+        return f"rejected for tampering: {assessment.tampered}"
     if not assessment.failing:
         return "all criteria hold in the kept tree, not in a fresh one"
     return f"{len(assessment.failing)} of {len(assessment.criteria)} criteria fail: {', '.join(assessment.failing)}"

@@ -13,6 +13,8 @@ from pydantic import TypeAdapter
 
 from loopd.domain.attempt import Exit, Outcome, Usage
 from loopd.domain.budget import Allowance, Reserve, Spent, settle
+from loopd.domain.current import Current as Current
+from loopd.domain.current import Summary as Summary
 from loopd.domain.decision import History, Rung
 from loopd.domain.progress import Score, score
 from loopd.domain.run import State
@@ -36,48 +38,6 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Current:
-    """The attempt at work, or the last one."""
-
-    number: int
-    before: str  # tree of the workspace before it
-    reserve: Reserve
-    reserved_at: str  # UTC
-    started_s: float  # active seconds of the run when it was reserved
-    rung: Rung | None = None
-    outcome: Outcome | None = None
-    exit: Exit | None = None
-    usage: Usage | None = None
-    after: str = ""
-    tree: str = ""  # composed: what is verified
-    effect: bool = True
-    changed: tuple[str, ...] = ()
-    restored: tuple[str, ...] = ()
-    unproven: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()  # commands of background processes that were ended
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # on the kept tree
-    fresh: Mapping[str, Verdict] = field(default_factory=dict)  # on the fresh tree
-    tampered: str = ""
-    reason: str = ""  # why loopd ended it, in words; empty when it left by itself
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """An assessed attempt, as history keeps it."""
-
-    number: int
-    outcome: Outcome
-    tree: str
-    score: Score
-    fingerprint: str
-    effect: bool
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    changed: tuple[str, ...] = ()
-    failing: tuple[str, ...] = ()
-    rung: Rung | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
     """A run as its ledger tells it. Bounded: it does not grow with the number of attempts."""
 
@@ -90,6 +50,7 @@ class Record:
     baseline: str = ""  # tree before the first attempt
     base: str = ""  # the baseline with the owner's later edits taken over
     baseline_verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    baseline_score: Score = field(default_factory=Score)  # of the layers that an attempt would have reached
     stable_tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     last_after: str = ""  # the workspace as the last attempt left it
     current: Current | None = None
@@ -151,7 +112,11 @@ def _opened(record: Record, data: Mapping[str, Any], at: str) -> Record:
 
 
 def _started(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    return replace(record, state=State.RUNNING, signal="", reason="")
+    """A decided end stays decided: what died before it was recorded goes on with it."""
+    if record.step in (Step.CLOSE, Step.OVER):
+        return replace(record, signal="")
+    state = State.WAITING if record.step is Step.WAIT else State.RUNNING
+    return replace(record, state=state, signal="", reason="")
 
 
 def _baseline_verdict(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -164,11 +129,20 @@ def _baseline_verdict(record: Record, data: Mapping[str, Any], at: str) -> Recor
 
 
 def _preflight(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    tree = data["baseline"]
-    return replace(record, step=Step.LAUNCH, baseline=tree, base=tree, last_after=data["workspace"])
+    """After an amendment the owner's edits and the attempts' work stay; what changed meanwhile is the owner's."""
+    tree, near = data["baseline"], data.get("score")
+    return replace(
+        record,
+        step=Step.PREFLIGHT if data.get("met") else Step.LAUNCH,  # met: the decision follows, or preflight again
+        baseline=tree,
+        baseline_score=_value(Score, near) if near else score(record.baseline_verdicts.values()),
+        base=record.base or tree,
+        last_after=record.last_after or tree,
+    )
 
 
 def _reserved(record: Record, data: Mapping[str, Any], at: str) -> Record:
+    used = data["notes_used"]
     current = Current(
         number=data["attempt"],
         before=data["before"],
@@ -176,6 +150,7 @@ def _reserved(record: Record, data: Mapping[str, Any], at: str) -> Record:
         reserved_at=at,
         started_s=record.spent.time_s,
         rung=record.rung,
+        notes=record.notes[:used],
     )
     return replace(
         record,
@@ -184,14 +159,16 @@ def _reserved(record: Record, data: Mapping[str, Any], at: str) -> Record:
         number=current.number,
         base=data["base"],
         current=current,
-        notes=record.notes[data.get("notes_used", len(record.notes)) :],
+        notes=record.notes[used:],
         rung=None,
         wait_until="",
     )
 
 
 def _voided(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    return replace(record, step=Step.LAUNCH, rung=_current(record).rung)
+    """Nobody has read its instruction, so what it told is told again."""
+    current = _current(record)
+    return replace(record, step=Step.LAUNCH, rung=current.rung, notes=(*current.notes, *record.notes))
 
 
 def _ended(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -205,6 +182,10 @@ def _ended(record: Record, data: Mapping[str, Any], at: str) -> Record:
     )
     spent = settle(record.spent, current.reserve, current.usage)
     return replace(record, step=Step.CAPTURE, current=current, spent=spent)
+
+
+def _restoring(record: Record, data: Mapping[str, Any], at: str) -> Record:
+    return replace(record, current=replace(_current(record), after=data["after"]))
 
 
 def _captured(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -235,7 +216,7 @@ def _assessed(record: Record, data: Mapping[str, Any], at: str) -> Record:
     current = _current(record)
     if data.get("broken"):
         return replace(record, step=Step.DECIDE, broken=data["broken"])
-    reached = score_of(data["score"])
+    reached = _value(Score, data["score"])
     summary = Summary(
         number=current.number,
         outcome=current.outcome or Outcome.FINISHED,
@@ -248,22 +229,29 @@ def _assessed(record: Record, data: Mapping[str, Any], at: str) -> Record:
         failing=tuple(data["failing"]),
         rung=current.rung,
     )
-    better = current.effect and reached > best_score(record)
-    history = record.history
-    history = replace(
-        history,
-        no_effect=0 if current.effect else history.no_effect + 1,
-        stalled=0 if better else history.stalled + current.effect,
-        tampers=history.tampers + bool(current.tampered),
-        rungs=() if better else history.rungs,
-        restored={path: history.restored.get(path, 0) + 1 for path in current.restored},
-    )
+    tampered = bool(data.get("tampered"))
+    counts = current.effect and not tampered
+    better = counts and reached > best_score(record)
+    best = summary if counts and (record.best is None or reached > record.best.score) else record.best
     return replace(
         record,
         step=Step.DECIDE,
         recent=(*record.recent, summary)[-KEPT:],
-        best=summary if current.effect and (record.best is None or reached > record.best.score) else record.best,
-        history=history,
+        best=best,
+        history=_followed(record.history, current, better=better, tampered=tampered),
+    )
+
+
+def _followed(history: History, current: Current, *, better: bool, tampered: bool) -> History:
+    """History with one more attempt. One that was interrupted was given no chance: it is no sign of being stuck."""
+    chance = current.outcome is not Outcome.INTERRUPTED
+    return replace(
+        history,
+        no_effect=0 if current.effect else history.no_effect + chance,
+        stalled=0 if better else history.stalled + (current.effect and chance),
+        tampers=history.tampers + tampered,
+        rungs=() if better else history.rungs,
+        restored={path: history.restored.get(path, 0) + 1 for path in current.restored},
     )
 
 
@@ -272,7 +260,7 @@ def _decided(record: Record, data: Mapping[str, Any], at: str) -> Record:
     if decision in ("met", "stop"):
         return replace(record, step=Step.CLOSE, state=State(data["state"]), reason=data["reason"])
     rung = Rung(data["rung"]) if data.get("rung") else None
-    if rung:
+    if rung and rung not in history.rungs:  # a rung climbed again, for another reason, is no new chance
         history = replace(history, rungs=(*history.rungs, rung), stalled=0)
     attention = (*record.attention, data["attention"])[-KEPT:] if data.get("attention") else record.attention
     waiting = bool(data.get("wait_until"))
@@ -303,10 +291,14 @@ def _closing(record: Record, data: Mapping[str, Any], at: str) -> Record:
 
 
 def _reopened(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    record = replace(record, step=record.resume_at, state=State.READY, reason="", broken="")
-    if record.step is Step.VERIFY and record.current:
-        return replace(record, current=replace(record.current, verdicts={}, fresh={}))
-    return replace(record, history=replace(record.history, no_effect=0, stalled=0, rungs=(), tampers=0))
+    """A new decision of the owner's, so the counters begin anew; after a block nothing was decided about the agent."""
+    history, current = record.history, record.current
+    if record.state is not State.BLOCKED:
+        history = replace(history, no_effect=0, stalled=0, rungs=(), tampers=0)
+    if record.resume_at is Step.VERIFY and current:
+        current = replace(current, verdicts={}, fresh={})
+    step = record.resume_at
+    return replace(record, step=step, state=State.READY, reason="", broken="", history=history, current=current)
 
 
 def _interrupted(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -330,6 +322,7 @@ def _amended(record: Record, data: Mapping[str, Any], at: str) -> Record:
         baseline_verdicts={},
         stable_tests={},
         best=None,
+        recent=tuple(replace(summary, tree="") for summary in record.recent),  # told, but not verdicts to reuse
         resume_at=Step.PREFLIGHT,
     )
 
@@ -353,6 +346,7 @@ _FOLDS: Mapping[str, Callable[[Record, Mapping[str, Any], str], Record]] = {
     "attempt.reserved": _reserved,
     "attempt.voided": _voided,
     "attempt.ended": _ended,
+    "attempt.restoring": _restoring,
     "attempt.captured": _captured,
     "verdict": _verdict,
     "attempt.assessed": _assessed,
@@ -366,15 +360,9 @@ _FOLDS: Mapping[str, Callable[[Record, Mapping[str, Any], str], Record]] = {
 }
 
 
-def score_of(data: Mapping[str, int]) -> Score:
-    """A score from an event."""
-    return Score(data["met"], data["spared"])
-
-
 def best_score(record: Record) -> Score:
     """The score to beat: the best attempt's or the baseline's, whichever is higher."""
-    baseline = score(record.baseline_verdicts.values())
-    return max(baseline, record.best.score) if record.best else baseline
+    return max(record.baseline_score, record.best.score) if record.best else record.baseline_score
 
 
 def _current(record: Record) -> Current:

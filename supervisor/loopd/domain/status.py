@@ -1,5 +1,6 @@
 """One look at a run: the shape of `status.json`, of `loopd status --json`, and of every view."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from loopd.domain.criteria import holds
@@ -50,8 +51,7 @@ def _budget(record: Record, active_s: float) -> dict[str, Any]:
 
 
 def _criterion(record: Record, name: str) -> dict[str, Any]:
-    current = record.current
-    now = {**current.verdicts, **current.fresh}.get(name) if current else None
+    now = _latest(record).get(name)
     best = record.best.verdicts.get(name) if record.best else None
     return {
         "name": name,
@@ -61,6 +61,13 @@ def _criterion(record: Record, name: str) -> dict[str, Any]:
         "summary": now.summary if now else "",
         "holds": holds(now),
     }
+
+
+def _latest(record: Record) -> Mapping[str, Verdict]:
+    """The verdicts of the attempt at work as soon as it has one, else those of the last assessed attempt."""
+    if record.current and (verdicts := {**record.current.verdicts, **record.current.fresh}):
+        return verdicts
+    return record.recent[-1].verdicts if record.recent else {}
 
 
 def _best(record: Record, criteria: int) -> dict[str, Any] | None:

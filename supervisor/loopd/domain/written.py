@@ -8,13 +8,14 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, Union
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from loopd.domain import quantities
 
 T = TypeVar("T")
 Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
+RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
 
 
 class Written(BaseModel):
@@ -34,7 +35,10 @@ def short(key: str, form: Any, text: Any = str) -> BeforeValidator:
 
 
 def _quantity(parse: Callable[[object], T]) -> BeforeValidator:
-    def validate(value: object) -> T:
+    def validate(value: Any, info: ValidationInfo) -> T:
+        if info.context == RESOLVED:
+            accepted: T = value
+            return accepted
         try:
             return parse(value)
         except quantities.QuantityError as error:

@@ -13,10 +13,14 @@ from loopd.domain.budget import reserve as reserve_budget
 from loopd.domain.errors import BlockedError
 from loopd.domain.record import Current, Record, dump_value
 from loopd.engine.briefing import brief
+from loopd.engine.owner import stop_asked
 from loopd.engine.run import Run
 from loopd.engine.watcher import Output, Over, Watcher
 from loopd.ports.agent import Launch, Order
 from loopd.ports.processes import Cleared, Container, ProcessSpec
+from loopd.ports.workspace import Snapshot
+
+LOGS = ("stdout.log", "stderr.log")
 
 
 async def reserve(run: Run) -> None:
@@ -33,7 +37,7 @@ async def reserve(run: Run) -> None:
         run.note("owner.edited", paths=list(await workspace.changed_paths(record.last_after, before)))
     number = record.number + 1
     folder = run.attempt_folder(number)
-    folder.mkdir(parents=True, exist_ok=True)
+    _process_folder(folder).mkdir(parents=True, exist_ok=True)
     path, digest = run.ports.instructions.write(brief(run, number), folder)
     run.launched = number
     run.note(
@@ -53,21 +57,22 @@ async def watch(run: Run) -> None:
     current = _current(run.record)
     folder = run.attempt_folder(current.number)
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
-    ours = run.launched == current.number
-    container = await (_start(run, order) if ours else run.ports.containers.adopt(folder / "process"))
+    ours = run.launched == current.number and not stop_asked(run)
+    with anyio.CancelScope(shield=True):  # a launch that is cancelled half way would leave an agent without an owner
+        container = await (_start(run, order) if ours else run.ports.containers.adopt(_process_folder(folder)))
     if container is None:
         run.note("attempt.voided", attempt=current.number)
         return
-    run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
-    files = [run.ports.outputs(folder / name) for name in ("stdout.log", "stderr.log")]
-    output = Output(run.ports.agent.reader(order), files)
+    output = Output(run.ports.agent.reader(order), [run.ports.outputs(folder / name) for name in LOGS])
     over = Over(Outcome.INTERRUPTED, "interrupted")
     try:
+        run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
         age_s = 0.0 if ours else _age_s(run, current)
         over = await Watcher(run, container, output, current, age_s).until_over()
     finally:
         with anyio.CancelScope(shield=True):
             cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
+            run.catch_up(current.started_s + cleared.exit.duration_s)
             _record_end(run, current, over, cleared, output.total())
 
 
@@ -76,12 +81,15 @@ async def capture(run: Run) -> None:
     current, workspace = _current(run.record), run.ports.workspace
     evidence = run.attempt_folder(current.number) / "restored"
     locks = await workspace.release_locks()
-    after = await workspace.snapshot()
+    after = Snapshot(current.after) if current.after else await workspace.snapshot()
     composed = await workspace.compose(run.record.base, after.tree)
     left = after.tree
     if composed.restored:
+        run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=list(composed.restored))
         await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
         left = (await workspace.snapshot()).tree
+    touched = await workspace.changed_paths(current.before, after.tree)
+    outside = {*composed.restored, *composed.unproven, *composed.refused}
     tampered = run.ports.pins.repair()
     effect = after.tree != current.before
     run.note(
@@ -92,7 +100,7 @@ async def capture(run: Run) -> None:
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
-        changed=list(composed.changed),
+        changed=[path for path in touched if path not in outside],
         restored=list(composed.restored),
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
@@ -103,21 +111,24 @@ async def capture(run: Run) -> None:
 
 async def _start(run: Run, order: Order) -> Container:
     launch = run.ports.agent.launch(order)
-    process = order.folder / "process"
-    process.mkdir(exist_ok=True)
-    return await run.ports.containers.start(_spec(run, order, launch, process))
+    return await run.ports.containers.start(_spec(run, order, launch))
 
 
-def _spec(run: Run, order: Order, launch: Launch, process: Path) -> ProcessSpec:
+def _process_folder(attempt: Path) -> Path:
+    return attempt / "process"
+
+
+def _spec(run: Run, order: Order, launch: Launch) -> ProcessSpec:
+    stdout, stderr = (order.folder / name for name in LOGS)
     return ProcessSpec(
-        folder=process,
+        folder=_process_folder(order.folder),
         argv=launch.argv,
         cwd=order.workspace,
         env=_environment(run, launch.env),
         marker=f"{run.record.run}/{order.attempt}",
         stdin=launch.stdin,
-        stdout=order.folder / "stdout.log",
-        stderr=order.folder / "stderr.log",
+        stdout=stdout,
+        stderr=stderr,
     )
 
 
@@ -141,7 +152,7 @@ def _record_end(run: Run, current: Current, over: Over, cleared: Cleared, usage:
         outcome=outcome,
         reason=over.reason or ("" if cleared.exit.status == 0 else str(cleared.exit)),
         exit=dump_value(cleared.exit),
-        usage=_settled(usage, whole=over.outcome in (None, Outcome.FINISHED)),
+        usage=_settled(usage, whole=outcome in (Outcome.FINISHED, Outcome.CRASHED)),
         ended=[stray.command for stray in cleared.ended],
         strays=[dump_value(stray) for stray in cleared.ended],
         signals=list(cleared.signals),

@@ -48,10 +48,19 @@ async def close(run: Run) -> None:
     record = run.record
     if record.state is State.MET and not record.delivered:
         try:
-            run.note("delivered", text=await deliver(run))
+            run.note("delivered", text=await deliver(run, to=run.goal.delivery.to or "tree"))
         except LoopdError as error:
             run.note("attention", text=f"delivery failed: {error}; loopd deliver {record.run} repeats it")
-    run.note("run.ended", state=record.state, reason=record.reason)
+    run.note("run.ended", state=record.state, reason=_with_best(run))
+
+
+def _with_best(run: Run) -> str:
+    """The reason; where the goal was not met, the best attempt is named."""
+    record, best = run.record, run.record.best
+    if best is None or record.state not in (State.EXHAUSTED, State.STUCK, State.HALTED):
+        return record.reason
+    nearest = f"{best.score.met} of {len(run.criteria)} criteria hold"
+    return f"{record.reason}; the best attempt is {best.number}: {nearest}"
 
 
 def _until(run: Run, seconds: float) -> str:

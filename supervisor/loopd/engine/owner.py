@@ -10,11 +10,18 @@ from loopd.ports.requests import Request, RequestKind
 
 
 def heed(run: Run) -> None:
-    """Record every pending request, each exactly once."""
+    """Record every pending request, each exactly once. A stop waits until an attempt at work is ended and captured."""
     for request in run.ports.requests.peek():
+        if request.kind is RequestKind.STOP and run.record.step in (Step.WATCH, Step.CAPTURE):
+            continue
         if request.number not in run.record.heard:
             _obey(run, request)
         run.ports.requests.done(request)
+
+
+def stop_asked(run: Run) -> bool:
+    """Whether the owner wants the run ended: nothing is launched any more, and an agent at work is ended."""
+    return any(request.kind is RequestKind.STOP for request in run.ports.requests.peek())
 
 
 def extended(allowance: Allowance, data: dict[str, float]) -> Allowance:
@@ -30,7 +37,7 @@ def extended(allowance: Allowance, data: dict[str, float]) -> Allowance:
 
 def _obey(run: Run, request: Request) -> None:
     match request.kind:
-        case RequestKind.STOP if run.record.step is not Step.OVER:
+        case RequestKind.STOP if run.record.step not in (Step.CLOSE, Step.OVER):
             run.note("run.ended", state=State.STOPPED, reason="stopped by its owner", request=request.number)
         case RequestKind.STEER:
             run.note("owner.steered", text=request.data["text"], request=request.number)

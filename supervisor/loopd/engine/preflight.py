@@ -1,31 +1,42 @@
 """Before the first attempt: every verifier on the baseline, so that "done" can be told from "now"."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import holds
 from loopd.domain.errors import BlockedError, RefusedError
+from loopd.domain.progress import score
 from loopd.domain.record import dump_value
+from loopd.domain.reports import stable_tests
 from loopd.domain.verdict import Status, Verdict
 from loopd.engine.run import Run
-from loopd.engine.verification import check, check_again
-from loopd.ports.workspace import CheckTree
+from loopd.engine.verification import check, check_again, reached
+from loopd.ports.workspace import CheckTree, Prepared
+
+
+async def prepare(run: Run) -> Prepared:
+    """Find the agent and every verifier, and open the trees: once in each process, before its first step."""
+    programs = {criterion.name: run.ports.verifiers.locate(criterion) for criterion in run.goal.criteria}
+    agent = run.ports.agent.probe(run.search_path)
+    run.prepared = await run.ports.workspace.prepare()
+    run.note("tree.prepared", **dump_value(run.prepared), agent=agent, verifiers=programs)
+    return run.prepared
 
 
 async def preflight(run: Run) -> None:
-    """Find the programs, prepare the tree, measure the baseline, and refuse a goal that cannot tell done from now."""
-    agent = run.ports.agent.probe(run.search_path)
-    prepared = await run.ports.workspace.prepare()
-    run.note("tree.prepared", **dump_value(prepared), agent=agent)
+    """Measure the baseline, and refuse a goal that cannot tell done from now."""
+    prepared = run.prepared or await prepare(run)
     tree = await run.ports.workspace.check_tree(prepared.baseline)
     for criterion in run.goal.criteria:
         if criterion.name not in run.record.baseline_verdicts:
             await _measure(run, criterion, tree)
     verdicts = run.record.baseline_verdicts
     promises(run.goal.criteria, verdicts, met_before=run.met_before)
-    workspace = (await run.ports.workspace.snapshot()).tree
-    run.note("preflight.passed", baseline=prepared.baseline, workspace=workspace)
-    if all(holds(verdicts[name]) for name in run.criteria):
+    met = all(holds(verdicts[name]) for name in run.criteria)
+    near = score(reached(run.goal.criteria, verdicts))
+    run.note("preflight.passed", baseline=prepared.baseline, score=dump_value(near), met=met)
+    if met:
         run.note("decision", decision="met", state="met", reason="all criteria hold already; no attempt was needed")
 
 
@@ -52,14 +63,21 @@ def promises(criteria: tuple[Criterion, ...], verdicts: Mapping[str, Verdict], *
 
 
 async def _measure(run: Run, criterion: Criterion, tree: CheckTree) -> None:
-    verdict = await check_again(run, criterion, tree, "baseline")
+    verdict = await _baseline_check(run, criterion, tree, "baseline")
+    stable: tuple[str, ...] = verdict.tests
+    unstable: tuple[str, ...] = ()
+    if criterion.report is not None:
+        second = await _baseline_check(run, criterion, tree, "baseline-second")
+        stable, unstable = stable_tests(verdict, second)
+        verdict = replace(verdict, skipped=tuple(sorted({*verdict.skipped, *second.skipped})))
+    run.note("baseline.verdict", verdict=dump_value(verdict), stable_tests=list(stable), unstable_tests=list(unstable))
+
+
+async def _baseline_check(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> Verdict:
+    verdict = await check_again(run, criterion, tree, label)
     if verdict.status is Status.ERROR:
         raise await _explain(run, criterion, tree, verdict)
-    stable = verdict.tests
-    if criterion.report is not None:
-        second = await check(run, criterion, tree, "baseline-second")
-        stable = tuple(test for test in verdict.tests if test in set(second.tests))
-    run.note("baseline.verdict", verdict=dump_value(verdict), stable_tests=list(stable))
+    return verdict
 
 
 async def _explain(run: Run, criterion: Criterion, tree: CheckTree, verdict: Verdict) -> BlockedError:

@@ -18,9 +18,11 @@ from loopd.ports.pins import Pins
 from loopd.ports.processes import Containers, Grace
 from loopd.ports.requests import Requests
 from loopd.ports.verifier import Verifiers
-from loopd.ports.workspace import Workspace
+from loopd.ports.workspace import Prepared, Workspace
 
 SNAPSHOT_EVERY = 100  # attempts
+BETWEEN = frozenset({Step.LAUNCH, Step.WAIT})  # the boundary between attempts
+FINISHED_FIRST = frozenset({Step.CAPTURE, Step.CLOSE})  # left half way, edits of the owner would count as the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Timers:
     final_grace_s: float = 10.0  # from the agent's final event to the end of its attempt
     grace: Grace = field(default_factory=Grace)
     log_cap_bytes: int = 256 * 2**20
+    free_space_bytes: int = 500 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,10 @@ class Run:
     met_before: bool = False  # a run of this very contract was met
     observers: Sequence[Callable[[Record, str, Mapping[str, Any]], None]] = ()
     signal: str = ""  # the signal that asks this process to leave
+    at_once: bool = False  # not at the next boundary, but in the middle of the step at work
     on_interrupt: Callable[[], None] = lambda: None  # cancels the step at work
     launched: int = 0  # the attempt this process reserved itself; another number was left by a dead one
+    prepared: Prepared | None = None  # set once this process has opened the trees
     started_s: float = 0.0
     idle_s: float = 0.0  # waits of this process, which use no time budget
 
@@ -101,19 +106,28 @@ class Run:
         """Seconds of this run so far, waits excluded, earlier processes included."""
         return self.ports.clock.elapsed() - self.started_s - self.idle_s
 
+    def catch_up(self, active_s: float) -> None:
+        """Count the time an agent worked on while no supervisor lived; nothing when it is counted already."""
+        self.started_s -= max(0.0, active_s - self.active_s())
+
     def attempt_folder(self, number: int) -> Path:
         """Where everything of one attempt lies."""
         return self.folder / "attempts" / f"{number:04d}"
 
     @property
     def leaving(self) -> bool:
-        """A signal has come: nothing new is begun."""
-        return bool(self.signal)
+        """A signal has come, and the run stands where this process may leave it."""
+        if self.at_once:
+            return self.record.step not in FINISHED_FIRST
+        return bool(self.signal) and self.record.step in BETWEEN
 
     def interrupt(self, signal: str, *, at_once: bool) -> None:
-        """Ask this process to leave: at the next boundary between attempts, or in the middle of the step at work."""
-        self.signal = signal
-        if at_once or self.record.step is Step.WAIT:
+        """Ask this process to leave: at the next boundary between attempts, or in the middle of the step at work.
+
+        What is short and must not stay half done is finished first: taking an ended attempt's changes, and delivery.
+        """
+        self.signal, self.at_once = signal, self.at_once or at_once
+        if self.record.step is Step.WAIT or (self.at_once and self.record.step not in FINISHED_FIRST):
             self.on_interrupt()
 
     def note(self, kind: str, *, durable: bool = True, **data: Any) -> None:

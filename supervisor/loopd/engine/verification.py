@@ -1,6 +1,6 @@
 """From a captured attempt to verdicts: cheap layers first, cached by tree, confirmed on a fresh one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from loopd.domain.contract import Criterion
@@ -13,6 +13,7 @@ from loopd.ports.verifier import CheckContext
 from loopd.ports.workspace import CheckTree
 
 LAYERS = ("fast", "tests", "slow", "held-out", "review")
+NOT_REPRODUCIBLE = "not reproducible"
 
 
 async def verify(run: Run) -> None:
@@ -28,6 +29,7 @@ async def verify(run: Run) -> None:
         score=dump_value(assessment.score),
         fingerprint=assessment.fingerprint,
         failing=list(assessment.failing),
+        tampered=assessment.tampered,
         met=assessment.met and not broken,
         broken=broken,
     )
@@ -38,7 +40,9 @@ def assess(run: Run) -> Assessment:
     current = _current(run)
     confirmed = set(current.fresh) >= set(run.criteria) or run.weak
     verdicts = {**current.verdicts, **current.fresh}
-    return Assessment(current.tree, run.criteria, verdicts, confirmed, run.record.broken, current.tampered)
+    forged = [f"{name}: {verdict.summary}" for name, verdict in verdicts.items() if verdict.status is Status.TAMPER]
+    tampered = "; ".join([current.tampered, *forged] if current.tampered else forged)
+    return Assessment(current.tree, run.criteria, verdicts, confirmed, run.record.broken, tampered)
 
 
 def layers(criteria: Sequence[Criterion]) -> Iterator[tuple[Criterion, ...]]:
@@ -46,6 +50,25 @@ def layers(criteria: Sequence[Criterion]) -> Iterator[tuple[Criterion, ...]]:
     for layer in LAYERS:
         if group := tuple(criterion for criterion in criteria if criterion.layer == layer):
             yield group
+
+
+def reached(criteria: Sequence[Criterion], verdicts: Mapping[str, Verdict]) -> tuple[Verdict, ...]:
+    """Those of `verdicts` that an attempt's verification would have come to before a layer stopped it."""
+    found: dict[str, Verdict] = {}
+    for group in layers(criteria):
+        while criterion := next_in(group, found):
+            found[criterion.name] = verdicts[criterion.name]
+        if not all(holds(found.get(criterion.name)) for criterion in group):
+            break
+    return tuple(found.values())
+
+
+def next_in(group: Sequence[Criterion], verdicts: Mapping[str, Verdict]) -> Criterion | None:
+    """The first criterion without a verdict whose needs hold, in whatever order they are written."""
+    for criterion in group:
+        if criterion.name not in verdicts and all(holds(verdicts.get(name)) for name in criterion.needs):
+            return criterion
+    return None
 
 
 async def check_again(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> Verdict:
@@ -78,15 +101,11 @@ async def _kept(run: Run, current: Current) -> str:
     """Verdicts on the kept tree, layer by layer; the reason when the environment proves broken."""
     tree: CheckTree | None = None
     for group in layers(run.goal.criteria):
-        for criterion in group:
-            if criterion.name in _current(run).verdicts or not _ready(run, criterion):
-                continue
+        while criterion := next_in(group, _current(run).verdicts):
             verdict = _known(run, criterion, current.tree)
             if verdict is None:
                 tree = tree or await run.ports.workspace.check_tree(current.tree)
-                verdict = await check_again(run, criterion, tree, f"{current.number:04d}")
-                verdict = _same_tests(run, criterion, verdict)
-                verdict, broken = await _blame(run, criterion, verdict)
+                verdict, broken = await _judged(run, criterion, tree, f"{current.number:04d}")
                 if broken:
                     return broken
             _record(run, verdict, fresh=False)
@@ -97,22 +116,31 @@ async def _kept(run: Run, current: Current) -> str:
 
 async def _fresh(run: Run, current: Current) -> str:
     """Everything held: once more on a tree made from the pristine state, which no verifier ever touched."""
-    tree = await run.ports.workspace.check_tree(current.tree, fresh=True)
-    for group in layers(run.goal.criteria):
-        for criterion in group:
-            if criterion.name in _current(run).fresh:
-                continue
-            verdict = await check_again(run, criterion, tree, f"{current.number:04d}-fresh")
-            verdict, broken = await _blame(run, criterion, _same_tests(run, criterion, verdict))
+    tree: CheckTree | None = None
+    for criterion in (criterion for group in layers(run.goal.criteria) for criterion in group):
+        verdict = _current(run).fresh.get(criterion.name)
+        if verdict is None:
+            tree = tree or await run.ports.workspace.check_tree(current.tree, fresh=True)
+            verdict, broken = await _judged(run, criterion, tree, f"{current.number:04d}-fresh")
             if broken:
                 return broken
             if not holds(verdict):
-                verdict = replace(verdict, status=Status.FAIL, flags=(*verdict.flags, "not reproducible"))
+                verdict = _not_reproducible(verdict)
+                await run.ports.workspace.rebuild()  # before the record: what comes after a crash relies on it
             _record(run, verdict, fresh=True)
-            if not holds(verdict):
-                await run.ports.workspace.rebuild()
-                return ""
+        if not holds(verdict):
+            break
     return ""
+
+
+def _not_reproducible(verdict: Verdict) -> Verdict:
+    status = verdict.status if verdict.status is Status.TAMPER else Status.FAIL
+    return replace(verdict, status=status, flags=(*verdict.flags, NOT_REPRODUCIBLE))
+
+
+async def _judged(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> tuple[Verdict, str]:
+    verdict = await check_again(run, criterion, tree, label)
+    return await _blame(run, criterion, _same_tests(run, criterion, verdict))
 
 
 async def _blame(run: Run, criterion: Criterion, verdict: Verdict) -> tuple[Verdict, str]:
@@ -140,7 +168,7 @@ def _same_tests(run: Run, criterion: Criterion, verdict: Verdict) -> Verdict:
 
 
 def _known(run: Run, criterion: Criterion, tree: str) -> Verdict | None:
-    """The verdict this criterion already gave on this very tree; errors are never reused, nor anything weak."""
+    """The verdict this criterion gave on this very tree; errors, red confirmations and weak ones are never reused."""
     if run.weak:
         return None
     known = [(summary.tree, summary.verdicts) for summary in reversed(run.record.recent)]
@@ -148,12 +176,8 @@ def _known(run: Run, criterion: Criterion, tree: str) -> Verdict | None:
     for other, verdicts in known:
         verdict = verdicts.get(criterion.name)
         if other == tree and verdict and verdict.status in (Status.PASS, Status.FAIL):
-            return replace(verdict, cached=True)
+            return None if NOT_REPRODUCIBLE in verdict.flags else replace(verdict, cached=True)
     return None
-
-
-def _ready(run: Run, criterion: Criterion) -> bool:
-    return all(holds(_current(run).verdicts.get(name)) for name in criterion.needs)
 
 
 def _holding(run: Run) -> bool:

@@ -8,6 +8,7 @@ import anyio
 from loopd.domain.attempt import Outcome, Usage
 from loopd.domain.budget import overrun
 from loopd.domain.record import Current
+from loopd.engine.owner import stop_asked
 from loopd.engine.run import Run
 from loopd.ports.agent import Final, Reader, Usages
 from loopd.ports.output import Lines
@@ -114,21 +115,26 @@ class Watcher:
     async def until_over(self) -> Over:
         """Return at the first ending; the container may still be running then."""
         endings: list[Over] = []
-        async with anyio.create_task_group() as tasks:
 
-            async def exited() -> None:
-                await self._container.wait()
-                endings.append(Over(None))
-                tasks.cancel_scope.cancel()
+        async def exited(done: anyio.CancelScope) -> None:
+            await self._container.wait()
+            endings.append(Over(None))
+            done.cancel()
 
-            async def ran_out() -> None:
-                while (over := await self._look()) is None:
-                    await self._clock.sleep(self._run.timers.tick_s)
-                endings.append(over)
-                tasks.cancel_scope.cancel()
+        async def ran_out(done: anyio.CancelScope) -> None:
+            over = None
+            while over is None:  # the first look comes after a tick: who left before it was adopted has simply left
+                await self._clock.sleep(self._run.timers.tick_s)
+                over = await self._look()
+            endings.append(over)
+            done.cancel()
 
-            tasks.start_soon(exited)
-            tasks.start_soon(ran_out)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(exited, tasks.cancel_scope)
+                tasks.start_soon(ran_out, tasks.cancel_scope)
+        except ExceptionGroup as group:  # callers handle errors by their kind, not in groups
+            raise group.exceptions[0] from None
         return endings[0]
 
     async def _look(self) -> Over | None:
@@ -139,7 +145,11 @@ class Watcher:
             self._run.note("host.paused", durable=False, seconds=round(gap, 1))
         if self._output.read():
             self._idleness.alive(now)
-        return self._money() or self._grace(now) or self._hard_time(now) or await self._idleness.over(now)
+        limits = self._owner() or self._money() or self._grace(now) or self._hard_time(now)
+        return limits or await self._idleness.over(now)
+
+    def _owner(self) -> Over | None:
+        return Over(Outcome.INTERRUPTED, "stopped by its owner") if stop_asked(self._run) else None
 
     def _money(self) -> Over | None:
         record = self._run.record

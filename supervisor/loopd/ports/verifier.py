@@ -19,6 +19,7 @@ class CheckContext:
     marker: str
     attempt: int = 0  # 0: the baseline
     baseline: CheckTree | None = None  # for {baseline}; None when no placeholder asks for it
+    sealed: Path | None = None  # for {sealed}: the copy out of the agent's reach
     baseline_metrics: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 

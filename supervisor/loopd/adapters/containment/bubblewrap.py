@@ -2,12 +2,10 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from glob import glob
 from pathlib import Path
-
-import anyio
 
 from loopd.adapters.containment.programs import find_program, run_program
 from loopd.domain.errors import LoopdError
@@ -69,31 +67,24 @@ def _capabilities() -> list[str]:
 
 
 async def find_bubblewrap(search_path: str | None = None) -> str | None:
-    """The absolute path of a bubblewrap that can make a PID namespace here; None when there is none. Asked
-    once.
-    """
-    program = find_program("bwrap", search_path or os.environ.get("PATH", os.defpath))
-    return str(program) if program and await _works(str(program)) else None
-
-
-async def _works(bwrap: str) -> bool:
+    """The absolute path of a bubblewrap that can make a PID namespace here, or None. One try a PATH."""
+    path = search_path or os.environ.get("PATH", os.defpath)
     known = _known()
-    if bwrap not in known:
-        argv = [*namespace_command(bwrap, Path("/")), "true"]
-        known[bwrap] = await _succeeds(argv, {"PATH": os.environ.get("PATH", os.defpath)})
-    return known[bwrap]
+    if path not in known:
+        program = find_program("bwrap", path)
+        known[path] = str(program) if program and await _works(str(program), path) else None
+    return known[path]
 
 
 @cache
-def _known() -> dict[str, bool]:
+def _known() -> dict[str, str | None]:
     return {}
 
 
-async def _succeeds(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+async def _works(bwrap: str, path: str) -> bool:
+    argv = [*namespace_command(bwrap, Path("/")), "true"]
     try:
-        done = await run_program(argv, cwd=Path("/"), env=env, stdin=None, timeout_s=_PROBE_S)
+        done = await run_program(argv, cwd=Path("/"), env={"PATH": path}, stdin=None, timeout_s=_PROBE_S)
     except LoopdError:
         return False
-    except anyio.get_cancelled_exc_class():
-        raise
     return done.status == 0

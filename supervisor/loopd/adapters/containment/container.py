@@ -80,23 +80,24 @@ class OwnedContainer:
         for name, patience_s in _ladder(grace):
             if not procfs.is_alive(self._held.main):
                 return tuple(sent)
-            sent.append(name)
-            self._signal(signal.Signals[name])
+            if self._signal(signal.Signals[name]):
+                sent.append(name)
             with anyio.move_on_after(patience_s):
                 await _until_gone(self._held.main)
         return (*sent, "SIGKILL") if procfs.is_alive(self._held.main) else tuple(sent)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> bool:
         """To the program's own group, as a terminal would; and a stopped program shall be able to answer."""
         program = self._held.program
         process = procfs.read_process(program.pid) if program else None
-        if process is None or process.identity != program or process.group <= 1:
-            return
-        for each in (number, signal.SIGCONT):
-            try:
-                os.killpg(process.group, each)
-            except OSError:
-                procfs.send_signal(process.identity, each)
+        if process is None or process.identity != program or not process.alive:
+            return False
+        try:
+            os.killpg(process.group, number)
+            os.killpg(process.group, signal.SIGCONT)
+        except OSError:
+            return False
+        return True
 
     async def _recorded_exit(self) -> Exit:
         """What the shim wrote; it does so within milliseconds, or never because it was killed."""

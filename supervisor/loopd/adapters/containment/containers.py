@@ -12,8 +12,9 @@ import anyio
 from loopd.adapters.containment import bubblewrap, cgroup, nursery, procfs, records
 from loopd.adapters.containment.container import OwnedContainer
 from loopd.adapters.containment.faults import explain
-from loopd.adapters.containment.launched import parse
+from loopd.adapters.containment.launched import parse, vanished
 from loopd.adapters.containment.procfs import Identity
+from loopd.adapters.containment.programs import require_program
 from loopd.adapters.containment.shim import LENGTH, frame
 from loopd.adapters.containment.sweep import MARKER
 from loopd.domain.errors import BlockedError, StateError
@@ -50,6 +51,8 @@ class OwnedContainers:
 
     async def start(self, spec: ProcessSpec) -> OwnedContainer:
         """Launch once; see the port. Not cancelled half-way: what was launched is always handed back."""
+        if spec.sandbox is None:  # in a sandbox other files may be there; bubblewrap tells
+            require_program(spec.argv[0], spec.env.get("PATH", os.defpath), cwd=spec.cwd)
         request = await self._request(spec)
         reply = None
         with anyio.CancelScope(shield=True):
@@ -58,7 +61,7 @@ class OwnedContainers:
             return await self._take_over(spec)
         if "error" in reply:
             raise explain(spec, reply["error"])
-        return OwnedContainer(parse(spec.folder, reply["started"]))
+        return OwnedContainer(parse(spec.folder, reply["started"], self._helper()))
 
     async def adopt(self, folder: Path) -> OwnedContainer | None:
         """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there."""
@@ -68,13 +71,23 @@ class OwnedContainers:
         if claim.get("by") == "adopter":
             return None
         started = await _settled(folder, claim)
-        return OwnedContainer(parse(folder, started)) if started else None
+        if started is not None:
+            return OwnedContainer(parse(folder, started, self._helper()))
+        if claim.get("boot_id") != procfs.boot_id():
+            return OwnedContainer(vanished(folder, claim))
+        if claim.get("cgroup"):
+            await cgroup.remove(Path(claim["cgroup"]))
+        return None
 
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
+
+    def _helper(self) -> Identity | None:
+        helper = procfs.read_process(self._nursery.pid) if self._nursery else None
+        return helper.identity if helper else None
 
     async def _probe(self) -> Containment:
         root = cgroup.find_root()

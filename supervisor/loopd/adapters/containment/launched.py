@@ -26,6 +26,7 @@ class Launched:
     cgroup: Path | None
     stdout: Path
     stderr: Path
+    helper: Identity | None = None  # the nursery of this supervisor, if it launched the container
 
     @property
     def program(self) -> Identity | None:
@@ -40,7 +41,26 @@ class Launched:
         return frozenset(i for i in (self.shim, self.main if self.bubblewrap else None, self.init) if i)
 
 
-def parse(folder: Path, record: dict[str, Any]) -> Launched:
+def vanished(folder: Path, claim: dict[str, Any]) -> Launched:
+    """Claimed before the machine went down, and what was written after that is lost: it may have run."""
+    nobody = Identity(0, 0)
+    return Launched(
+        folder=folder,
+        boot_id=str(claim.get("boot_id", "")),
+        containment=Containment.SUBREAPER,
+        marker="",
+        shim=nobody,
+        main=nobody,
+        bubblewrap=False,
+        init=None,
+        agent=None,
+        cgroup=None,
+        stdout=folder / "stdout.log",
+        stderr=folder / "stderr.log",
+    )
+
+
+def parse(folder: Path, record: dict[str, Any], helper: Identity | None = None) -> Launched:
     """Read a `started` record. Raises `StateError` when it is none, or of an unknown format."""
     if record.get("format") != 1:
         raise StateError(f"{folder}/started: unknown format {record.get('format')!r}; a newer loopd wrote it")
@@ -61,6 +81,7 @@ def parse(folder: Path, record: dict[str, Any]) -> Launched:
             cgroup=Path(record["cgroup"]) if record["cgroup"] else None,
             stdout=Path(record["stdout"]),
             stderr=Path(record["stderr"]),
+            helper=helper,
         )
     except (KeyError, ValueError) as error:
         raise StateError(f"{folder}/started cannot be read: {error!r}") from error

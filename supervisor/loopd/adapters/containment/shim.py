@@ -190,6 +190,7 @@ def _settle(main: int, status: int, record: dict[str, Any]) -> dict[str, Any] | 
     """Wait until bubblewrap runs the agent; puts `init` and `agent` into `record`. Returns a fault when it
     cannot.
     """
+    record["init"] = record["agent"] = None
     told = b""
     while b"}" not in told and (chunk := os.read(status, 4096)):
         told += chunk

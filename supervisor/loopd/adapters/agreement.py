@@ -1,0 +1,101 @@
+"""What a run was started with, kept in its folder: the contract as understood, its text, and the settings.
+
+A run is only ever judged by this; the files it came from may change meanwhile. `loopd amend` replaces it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from loopd.adapters.atomic import write_whole
+from loopd.domain.budget import Allowance
+from loopd.domain.contract import Goal
+from loopd.domain.decision import Policy
+from loopd.domain.errors import StateError
+from loopd.domain.written import RESOLVED
+from loopd.engine.run import Timers
+
+FORMAT = 1
+NAME = "agreement.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value and where it came from, as printed before the first attempt."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Everything of an agreement but the goal itself."""
+
+    contract: Path  # where it was read; named to people only
+    digest: str
+    root: Path  # the owner's tree
+    allowance: Allowance
+    policy: Policy
+    timers: Timers
+    search_path: str  # the PATH fixed at the start
+    containment: str = "auto"
+    with_changes: bool = False
+    protected: tuple[str, ...] = ()  # files the contract and its criteria name, below the root
+    references: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # "reference SPEC.md" -> sha256
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The goal, its text, its terms."""
+
+    goal: Goal
+    text: str
+    terms: Terms
+
+
+_TERMS = TypeAdapter(Terms)
+
+
+def content(agreement: Agreement) -> bytes:
+    """The file's bytes."""
+    terms: dict[str, Any] = _TERMS.dump_python(agreement.terms, mode="json")
+    goal = agreement.goal.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text}
+    return json.dumps(whole, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def keep(folder: Path, agreement: Agreement) -> None:
+    """Write it into the run's folder, durably. Raises `StateError`."""
+    try:
+        write_whole(folder / NAME, content(agreement))
+        write_whole(folder / "contract.yaml", agreement.text.encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise StateError(f"{folder / NAME} cannot be written: {error.strerror}") from error
+
+
+def pins(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files of an agreement as they lie there now, to notice later changes."""
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (NAME, "contract.yaml")}
+
+
+def recall(folder: Path) -> Agreement:
+    """Read it. Raises `StateError` when it is missing, damaged, or of a newer version."""
+    path = folder / NAME
+    try:
+        whole = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+        if whole["format"] != FORMAT:
+            raise StateError(f"{path} has format {whole['format']}; this loopd reads format {FORMAT}, use a newer one")
+        goal = Goal.model_validate(whole["goal"], context=RESOLVED)
+        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]))
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}; the run cannot be resumed") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} is damaged ({type(error).__name__}); the run cannot be resumed") from error

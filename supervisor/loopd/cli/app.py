@@ -1,0 +1,113 @@
+"""The commands, each imported only when it is called."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from loopd.domain.errors import UsageError
+from loopd.domain.text import safe_line
+
+# Click's UsageError, or the copy of it that newer releases of typer carry; typer exports neither.
+_BadUsage: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: a group of the help, one line about it, and `module:function`."""
+
+    group: str
+    about: str
+    target: str
+
+
+RUN, LOOK, STEER, WRITE = "Run", "Look", "Steer", "Write contracts"
+COMMANDS: Mapping[str, Command] = {
+    "run": Command(RUN, "pursue a goal until every criterion holds or the budget is spent", "loopd.cli.run:run"),
+    "resume": Command(RUN, "go on with an interrupted or reopened run", "loopd.cli.run:resume"),
+    "verify": Command(RUN, "check a contract's criteria now, without an agent", "loopd.cli.verify:verify"),
+    "ps": Command(LOOK, "all runs, the most recently changed first", "loopd.cli.glance:glance"),
+    "status": Command(LOOK, "one run on one screen", "loopd.cli.glance:glance"),
+    "show": Command(LOOK, "one run in full: settings, attempts, verdicts, decisions", "loopd.cli.inspect:show"),
+    "logs": Command(LOOK, "what an agent printed", "loopd.cli.inspect:logs"),
+    "diff": Command(LOOK, "what an attempt changed", "loopd.cli.inspect:diff"),
+    "stop": Command(STEER, "end a run for good", "loopd.cli.control:stop"),
+    "extend": Command(STEER, "give a run more attempts, time, cost or tokens", "loopd.cli.control:extend"),
+    "steer": Command(STEER, "put a note into the next instruction", "loopd.cli.control:steer"),
+    "amend": Command(STEER, "give a run a changed contract", "loopd.cli.control:amend"),
+    "apply": Command(STEER, "write the best attempt into your files", "loopd.cli.control:apply"),
+    "deliver": Command(STEER, "repeat a delivery that failed", "loopd.cli.control:deliver"),
+    "init": Command(WRITE, "look at a project and write a first contract", "loopd.cli.project:init"),
+    "check": Command(WRITE, "find everything wrong with a contract", "loopd.cli.project:check"),
+    "schema": Command(WRITE, "print the JSON Schema of contracts, for editors", "loopd.cli.project:schema"),
+    "agents": Command(WRITE, "the agents that can be named in a contract", "loopd.cli.project:agents"),
+    "version": Command(WRITE, "print the version", "loopd.main:main"),
+}
+
+
+def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Command] = COMMANDS) -> int:
+    """Run one command line; the exit status. `nursery` reaches the command as `typer.Context.obj`.
+
+    What the command line says wrongly is one message and status 2, before the command begins.
+    """
+    name, *rest = words
+    if name not in commands:
+        raise UsageError(_unknown(name, commands, "command"))
+    if {"--help", "-h"} & set(rest[: rest.index("--")] if "--" in rest else rest):
+        return _help(name)
+    try:
+        result = build(name, commands[name].target).main(
+            args=rest, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery
+        )
+    except _BadUsage as error:
+        raise UsageError(f"{name}: {_mend(error)}\nsee loopd {name} --help") from None
+    except typer.Abort:
+        return 130
+    finally:
+        sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _help(name: str) -> int:
+    print((Path(__file__).parent / "help" / f"{name}.txt").read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def build(name: str, target: str) -> Any:
+    """The click command of one entry, its module imported now."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(name)(_function(target))
+    return typer.main.get_command(app)
+
+
+def _function(target: str) -> Callable[..., Any]:
+    module, _, function = target.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+def _mend(error: Exception) -> str:
+    """What was wrong, in one line, with the nearest thing that would be right."""
+    option = getattr(error, "option_name", None)
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoSuchOption" and option and context:
+        return _unknown(option, list(_options(context)), "option")
+    message: str = error.format_message() if hasattr(error, "format_message") else str(error)
+    return safe_line(message[:1].lower() + message[1:], 400).rstrip(".")
+
+
+def _options(context: Any) -> Iterator[str]:
+    for parameter in context.command.get_params(context):
+        yield from (*parameter.opts, *parameter.secondary_opts)
+
+
+def _unknown(word: str, known: Any, what: str) -> str:
+    options = sorted(name for name in known if what == "command" or name.startswith("-"))
+    near = get_close_matches(word, options, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options)}"
+    return f"there is no {what} {safe_line(word, 60)}; {hint}"
