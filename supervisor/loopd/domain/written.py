@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 from loopd.domain import quantities
 
 T = TypeVar("T")
-Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
 RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
+Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
 
 
 class Written(BaseModel):
