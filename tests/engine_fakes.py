@@ -381,6 +381,9 @@ class FakeWorkspace:
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         return CheckTree(Path("/checks/baseline", base), self.root, None)
 
+    async def disk_bytes(self) -> int:
+        return 4096
+
     async def rebuild(self) -> None:
         self.kept.clear()
         self.rebuilds += 1
@@ -500,6 +503,19 @@ class FakeInstructions:
         return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@dataclass
+class FakeDisk:
+    """Room enough, unless a test says otherwise; logs are never shortened."""
+
+    free: int = 10**12
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def cap(self, path: Path, cap_bytes: int) -> int:
+        return 0
+
+
 class FakePins:
     """Pinned copies that agents may have forged."""
 
@@ -603,6 +619,7 @@ def make_run(world: World, life: Life) -> Run:
         instructions=world.instructions,
         requests=world.requests,
         pins=FakePins(world),
+        disk=FakeDisk(),
         outputs=lambda path: FakeLines(world, path),
         read_ends=lambda path: Ends(b""),
     )

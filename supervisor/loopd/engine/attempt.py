@@ -30,6 +30,8 @@ async def reserve(run: Run) -> None:
     if isinstance(budget, Limit):
         run.note("decision", decision="stop", state="exhausted", reason=budget.text)
         return
+    if low := run.disk_low():
+        raise BlockedError(low, f"free some, then loopd resume {record.run}; the floor is disk.free in the settings")
     before = (await workspace.snapshot()).tree
     base = record.base
     if before != record.last_after:
@@ -80,6 +82,8 @@ async def capture(run: Run) -> None:
     """Take the attempt's changes, put back what it must not change, and look after the pinned copies."""
     current, workspace = _current(run.record), run.ports.workspace
     evidence = run.attempt_folder(current.number) / "restored"
+    for log in LOGS:
+        run.ports.disk.cap(run.attempt_folder(current.number) / log, run.timers.log_cap_bytes)
     locks = await workspace.release_locks()
     after = Snapshot(current.after) if current.after else await workspace.snapshot()
     composed = await workspace.compose(run.record.base, after.tree)

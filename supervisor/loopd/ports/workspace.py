@@ -118,6 +118,10 @@ class Workspace(Protocol):
         """A separate check tree that holds the baseline, for re-checks and for `{baseline}`."""
         ...
 
+    async def disk_bytes(self) -> int:
+        """What the trees of this run take on the disk now."""
+        ...
+
     async def rebuild(self) -> None:
         """Throw the kept verification tree away; the next `check_tree` makes it anew from the pristine state."""
         ...

@@ -10,6 +10,7 @@ from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.deliver import Base, commit_tree
 from loopd.adapters.workspace.git import RunProgram, find_git
 from loopd.adapters.workspace.locks import release_stale_locks
+from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.relaxing import relaxations
 from loopd.adapters.workspace.store import LINK, Difference, Entry, Store, open_store
@@ -87,6 +88,10 @@ class CleanWorkspace:
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         """See the port."""
         return await self._open.check_tree("baseline", base)
+
+    async def disk_bytes(self) -> int:
+        """See the port."""
+        return await size_on_disk(self._plan.state)
 
     async def rebuild(self) -> None:
         """See the port."""

@@ -11,6 +11,7 @@ from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.furnish import weak_workplace
 from loopd.adapters.workspace.git import RunProgram
 from loopd.adapters.workspace.locks import release_stale_locks
+from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.prepared import remove_tree
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Difference, Entry
@@ -109,6 +110,10 @@ class WeakWorkspace:
             if content:
                 put(place, path, content, self._plan.state / "displaced")
         return CheckTree(place, place, None, weak=True)
+
+    async def disk_bytes(self) -> int:
+        """See the port."""
+        return await size_on_disk(self._plan.state)
 
     async def rebuild(self) -> None:
         """Nothing is kept."""
