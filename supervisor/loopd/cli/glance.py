@@ -1,7 +1,7 @@
 """`loopd ps` and `loopd status [RUN]`: where runs stand, answered within two or three bare interpreter starts.
 
 `--json` prints one object. `loopd.status/1`: the shape of `domain.status`, and of the run `folder`, `started_at`,
-`changed_at` (UTC), `pid` (0 when no supervisor lives), `pid_start`, `alive`, `crashed`. `loopd.ps/1`: `format`, `total`,
+`changed_at` (UTC), `pid` (0 when no supervisor lives), `pid_start`, `alive`, `crashed`. `loopd.ps/1`: `total`,
 `runs`; each run has `run, goal, state, reason, next, attempt, budget, best, attention, workspace, contract` as in
 `loopd.status/1`, and the same seven of the run itself; one that cannot be read has the state `unreadable` and no
 budget. Both may gain fields; a field never changes its meaning.
