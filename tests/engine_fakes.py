@@ -117,7 +117,7 @@ class Does:
     edits: Mapping[str, str | None] = field(default_factory=dict)  # path -> content; None deletes
     says: tuple[str, ...] = ()
     forges: tuple[str, ...] = ()  # pinned copies that it changes
-    then: Callable[[], None] = lambda: None  # what somebody else does just then
+    then: Callable[[], object] = lambda: None  # what somebody else does just then
 
 
 @dataclass(frozen=True)
@@ -506,10 +506,11 @@ class FakePins:
     def __init__(self, world: "World") -> None:
         self._world = world
 
-    def repair(self) -> tuple[str, ...]:
-        forged = tuple(sorted(self._world.forged))
+    def changed(self) -> tuple[str, ...]:
+        return tuple(sorted(self._world.forged))
+
+    def repair(self) -> None:
         self._world.forged.clear()
-        return forged
 
 
 class World:
