@@ -119,7 +119,7 @@ def test_state_4_a_status_polled_during_200_quick_changes_always_parses_and_neve
     folder = RunFolder(tmp_path)
     publish_status(folder, {"attempt": 0, "filler": "x" * 5000})
     command = [sys.executable, str(PROGRAMS / "poll_json.py"), str(folder.status)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout
         reader.stdout.readline()
         for attempt in range(1, 201):

@@ -30,15 +30,20 @@ class Mark:
 
 
 START = Mark(-1, 0, "0" * 64)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: json.dumps would make one a call
 
 
-def compose(event: Event) -> bytes:
-    """The body of a line, in ASCII: undecodable bytes in paths are no UTF-8, but as escapes they are JSON.
+def encode(value: object) -> str:
+    """JSON without blanks, in ASCII: undecodable bytes in paths are no UTF-8, but as escapes they are JSON.
 
     Raises `TypeError` or `ValueError` for what JSON cannot say (NaN included).
     """
-    fields = {"seq": event.seq, "at": event.at, "kind": event.kind, "data": event.data}
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False)[:-1].encode()
+    return _ENCODER.encode(value)
+
+
+def compose(seq: int, at: str, kind: str, data: str) -> bytes:
+    """The body of a line; `data` is JSON already."""
+    return f'{{"seq":{seq},"at":"{at}","kind":{encode(kind)},"data":{data}'.encode()
 
 
 def seal(body: bytes, mark: Mark) -> tuple[bytes, Mark]:
@@ -137,9 +142,9 @@ def damaged(path: Path, mark: Mark) -> StateError:
     )
 
 
-def header(at: str) -> Event:
-    """The first line of a new ledger."""
-    return Event(seq=0, at=at, kind=HEADER, data={"format": FORMAT})
+def header(at: str) -> bytes:
+    """The body of the first line of a new ledger."""
+    return compose(0, at, HEADER, encode({"format": FORMAT}))
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:

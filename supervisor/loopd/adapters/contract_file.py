@@ -12,17 +12,19 @@ from loopd.adapters.contract_problems import Places, problems_of
 from loopd.adapters.contract_rules import (
     LARGEST_TEXT,
     Pinned,
+    below,
     file_faults,
     find_workspace,
     pinned_files,
     read_text,
     workspace_faults,
 )
-from loopd.adapters.contract_yaml import Document, Loc, Place, read_yaml
+from loopd.adapters.contract_yaml import Document, Place, read_yaml
 from loopd.domain.availability import unavailable
 from loopd.domain.consistency import inconsistencies, named
 from loopd.domain.contract import Goal, digest
 from loopd.domain.errors import ContractError, Problem
+from loopd.domain.written import Loc
 
 _MOST_PROBLEMS = 100
 # Stand in for what is missing or wrong, so that the rest can be checked in the same go.
@@ -43,15 +45,27 @@ class Loaded:
     places: Places = field(compare=False, repr=False)
     overridden: frozenset[str] = frozenset()  # keys given on the command line instead
 
+    @property
+    def folder(self) -> Path:
+        """Where the contract lies: its own files are found from here."""
+        return self.path.parent
+
 
 def load_contract(path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None) -> Loaded:
     """Read, check and pin the contract at `path`.
 
     `overrides` are values of the command line by full key ("budget.attempts"), as YAML would have given them.
-    Relative paths in a contract begin at the workspace; the workspace itself begins at the contract's folder.
+    The workspace and the files the contract is made of (objective, script, templates, sealed) are found from its
+    folder, everything else from the workspace.
     Raises `ContractError` with every problem, in the order of the file. Writes nothing.
     """
-    text = _read(path)
+    return understand(_read(path), path, overrides=overrides, home=home)
+
+
+def understand(
+    text: str, path: Path, *, overrides: Mapping[str, Any] | None = None, home: Path | None = None
+) -> Loaded:
+    """`load_contract` for a text that lies at `path`, or will."""
     document = read_yaml(text, str(path))
     data, found = _overlaid(document, overrides or {})
     places = Places(str(path), found)
@@ -59,7 +73,7 @@ def load_contract(path: Path, *, overrides: Mapping[str, Any] | None = None, hom
     absolute = path.resolve()
     root = find_workspace(absolute, goal.workspace if goal else None)
     if goal:
-        faults = _faults(goal, root, absolute, home or Path.home())
+        faults = _faults(goal, root, absolute.parent, home or Path.home())
         problems += [places.at_value(loc, message) for loc, message in faults if not _follows(loc, blamed)]
     problems += document.problems
     if goal is None or problems:
@@ -71,9 +85,9 @@ def _pin(goal: Goal, path: Path, root: Path, text: str, places: Places, overridd
     """The accepted contract with its names, its objective and the hashes of its files."""
     try:
         if goal.objective.file is not None:
-            words = read_text(root / Path(goal.objective.file).expanduser())
+            words = read_text(below(path.parent, goal.objective.file))
             goal = goal.model_copy(update={"objective": goal.objective.model_copy(update={"text": words})})
-        files = pinned_files(goal, root)
+        files = pinned_files(goal, root, path.parent)
     except OSError as error:
         raise ContractError(
             (Problem(f"{error.filename} cannot be read: {error.strerror}", str(path), 1, 1),)
@@ -193,7 +207,7 @@ def _leave_out(loc: Loc, data: dict[str, Any]) -> None:
     cut: tuple[dict[str, Any], str] | None = None
     for depth, part in enumerate(loc):
         if isinstance(below, list) and isinstance(part, int) and part < len(below):
-            if loc[:depth] == ("criteria",) and loc[depth + 1 :] in _VERIFIER_LOCS:
+            if loc[:depth] == ("criteria",) and loc[depth + 1 : depth + 2] in _VERIFIER_LOCS:
                 below[part] = _verified_by_standin(below[part])
                 return
             below = below[part]
@@ -209,13 +223,13 @@ def _verified_by_standin(criterion: Any) -> dict[str, Any]:
     return {key: value for key, value in rest.items() if key != "use"} | {"run": "standin"}
 
 
-def _faults(goal: Goal, root: Path, contract: Path, home: Path) -> Iterator[tuple[Loc, str]]:
+def _faults(goal: Goal, root: Path, folder: Path, home: Path) -> Iterator[tuple[Loc, str]]:
     """Of a contract that is well formed, stand-ins included: their names are not those that will be."""
     nameless = any(item.run == ("standin",) and not item.name for item in goal.criteria)
     yield from (fault for fault in inconsistencies(goal) if not (nameless and "needs" in fault[0]))
     yield from workspace_faults(root, home)
     if root.is_dir():
-        yield from file_faults(goal, root, contract)
+        yield from file_faults(goal, root, folder)
     for loc, _ in unavailable(goal):
         yield loc, "not available yet"
 

@@ -4,17 +4,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from loopd.adapters.contract_shape import homes, key_at
-from loopd.adapters.contract_yaml import Loc, Place, dotted
+from loopd.adapters.contract_yaml import Place, dotted
 from loopd.domain.consistency import did_you_mean, nearest
-from loopd.domain.contract import METRIC
+from loopd.domain.contract import METRIC, Goal
 from loopd.domain.environment import VARIABLE
 from loopd.domain.errors import Problem
 from loopd.domain.quantities import kind_of
-from loopd.domain.written import NAME, NOT_BLANK, SLUG
+from loopd.domain.written import NAME, NOT_BLANK, SLUG, Loc
 
 _TURNS = "write attempts: N for the run, or attempt: {turns: N} for the agent's own limit in each attempt"
 # Keys people reach for, and what they mean here.
@@ -69,15 +69,15 @@ class Places:
         return Problem(message, self.file, place.key_line, place.key_column)
 
 
-def problems_of(error: ValidationError, places: Places) -> Iterator[tuple[Loc, Problem]]:
-    """Each fault with the place to which it belongs."""
+def problems_of(error: ValidationError, places: Places, model: type[BaseModel] = Goal) -> Iterator[tuple[Loc, Problem]]:
+    """Each fault of a `model`'s text, with the place to which it belongs."""
     for detail in error.errors(include_url=False):
         loc = tuple(part for part in detail["loc"] if part != "[key]")
         match detail["type"]:
             case "too_short" if detail["input"]:
                 pass  # every item was wrong, and is told by itself
             case "extra_forbidden":
-                yield loc, places.at_key(loc, _unknown_key(loc))
+                yield loc, places.at_key(loc, _unknown_key(loc, model))
             case "missing":
                 yield loc, places.at_key(loc[:-1], _missing(loc))
             case _:
@@ -147,20 +147,20 @@ def _missing(loc: Loc) -> str:
     return f"{dotted(loc)} is missing{what}"
 
 
-def _unknown_key(loc: Loc) -> str:
+def _unknown_key(loc: Loc, model: type[BaseModel]) -> str:
     *parents, name = _path(loc)
     prefix = "".join(f"{parent}." for parent in parents)
-    siblings = [key for key, found in homes().items() if tuple(parents) in found]
+    siblings = [key for key, found in homes(model).items() if tuple(parents) in found]
     hinted = [path.removeprefix(prefix) for path in _HINTS if path.rpartition(".")[0] == ".".join(parents)]
     near = nearest(name, (*siblings, *hinted))
     if near in hinted:
         meant = "" if near == name else f" did you mean {near}?"
         return f"unknown key {dotted(loc)};{meant} {_HINTS[prefix + near]}"
-    return f"unknown key {dotted(loc)}{_elsewhere(name) or did_you_mean(name, siblings) or _list(siblings)}"
+    return f"unknown key {dotted(loc)}{_elsewhere(name, model) or did_you_mean(name, siblings) or _list(siblings)}"
 
 
-def _elsewhere(name: str) -> str:
-    parents = sorted((parent for parent in homes().get(name, ()) if len(parent) < 3), key=len)
+def _elsewhere(name: str, model: type[BaseModel]) -> str:
+    parents = sorted((parent for parent in homes(model).get(name, ()) if len(parent) < 3), key=len)
     if not parents:
         return ""
     return f"; it belongs below {' or '.join('.'.join(parent) or 'the top level' for parent in parents[:3])}"

@@ -1,13 +1,16 @@
 """What a contract says about the disk: its workspace, and the files it names, read and pinned."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
-from loopd.adapters.contract_yaml import Loc
+from loopd.adapters.registry import GROUP
 from loopd.domain.contract import Criterion, Goal
+from loopd.domain.written import Loc
 
 Fault = tuple[Loc, str]
 LARGEST_TEXT = 1024 * 1024  # bytes of a contract or an objective
@@ -27,7 +30,7 @@ class Pinned:
 def find_workspace(contract: Path, written: str | None) -> Path:
     """The folder the agent works in: as written, else the repository, else the contract's folder."""
     if written is not None:
-        return (contract.parent / Path(written).expanduser()).resolve()
+        return Path(os.path.realpath(below(contract.parent, written)))
     folders = (contract.parent, *contract.parent.parents)
     return next((folder for folder in folders if (folder / ".git").exists()), contract.parent)
 
@@ -41,70 +44,64 @@ def workspace_faults(root: Path, home: Path) -> Iterator[Fault]:
         yield loc, f"there is no folder {root}"
 
 
-def file_faults(goal: Goal, root: Path, contract: Path) -> Iterator[Fault]:
-    """Files and folders that are named and are not there."""
+def file_faults(goal: Goal, root: Path, folder: Path) -> Iterator[Fault]:
+    """Files and folders that are named and are not there.
+
+    What the contract itself is made of (objective, script of an agent, templates, sealed folders) lies beside it:
+    those paths begin at `folder`. References and everything about the tree begin at the workspace `root`.
+    """
     if goal.objective.file is not None:
-        yield from _text_faults(("objective", "file"), goal.objective.file, root, contract)
+        yield from _text_faults(("objective", "file"), below(folder, goal.objective.file))
     for index, pattern in enumerate(goal.references):
         found = len(matches(root, pattern))
         if not found:
-            yield ("references", index), _absent("file", pattern, root, contract)
+            yield ("references", index), f"there is no such file below the workspace {root}"
         elif found > _MOST_FILES:
             yield ("references", index), f"this names more than {_MOST_FILES} files; name those that matter"
-    if goal.templates and not _below(root, goal.templates).is_dir():
-        yield ("templates",), _absent("folder", goal.templates, root, contract)
-    for loc, scripted in _scripts(goal):
-        if not _below(root, scripted).is_file():
-            yield loc, _absent("file", scripted, root, contract)
+    if goal.templates and not below(folder, goal.templates).is_dir():
+        yield ("templates",), f"there is no folder {below(folder, goal.templates)}"
+    yield from _agent_faults(goal, folder)
     for index, criterion in enumerate(goal.criteria):
         if criterion.sealed:
-            yield from _sealed_faults(("criteria", index, "sealed"), criterion.sealed, root, contract)
+            yield from _sealed_faults(("criteria", index, "sealed"), below(folder, criterion.sealed), root)
 
 
-def _scripts(goal: Goal) -> Iterator[tuple[Loc, str]]:
-    if goal.agent and goal.agent.scripted:
-        yield ("agent", "scripted"), goal.agent.scripted
-    inner = goal.roles.executor.agent
-    if inner and inner.scripted:
-        yield ("roles", "executor", "agent", "scripted"), inner.scripted
+def _agent_faults(goal: Goal, folder: Path) -> Iterator[Fault]:
+    loc: Loc = ("agent",) if goal.agent else ("roles", "executor", "agent")
+    agent = goal.executor.agent
+    if agent and agent.scripted and not below(folder, agent.scripted).is_file():
+        yield (*loc, "scripted"), f"there is no file {below(folder, agent.scripted)}"
+    if agent and agent.name and agent.name not in {entry.name for entry in entry_points(group=GROUP)}:
+        yield (*loc, "name"), f"not available yet; any program works: agent: {{command: [{agent.name}, …]}}"
 
 
-def _text_faults(loc: Loc, name: str, root: Path, contract: Path) -> Iterator[Fault]:
-    file = _below(root, name)
-    if not file.is_file():
-        yield loc, _absent("file", name, root, contract)
-        return
+def _text_faults(loc: Loc, file: Path) -> Iterator[Fault]:
     try:
-        if file.stat().st_size > LARGEST_TEXT:
+        if not file.is_file():
+            yield loc, f"there is no file {file}"
+        elif file.stat().st_size > LARGEST_TEXT:
             yield loc, "the file is larger than 1 MiB; name it in references, and say the goal in words"
         elif not read_text(file).strip():
             yield loc, "the file is empty"
     except UnicodeDecodeError as error:
         yield loc, f"the file is not UTF-8 text (byte {error.start})"
-    except OSError as error:
-        yield loc, f"the file cannot be read: {error.strerror}"
+    except (OSError, ValueError) as error:
+        yield loc, f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _sealed_faults(loc: Loc, name: str, root: Path, contract: Path) -> Iterator[Fault]:
-    folder = _below(root, name).resolve()
+def _sealed_faults(loc: Loc, folder: Path, root: Path) -> Iterator[Fault]:
     if not folder.is_dir():
-        yield loc, _absent("folder", name, root, contract)
-    elif folder.is_relative_to(root):
+        yield loc, f"there is no folder {folder}"
+    elif folder.resolve().is_relative_to(root):
         yield loc, "the folder lies in the workspace, where the agent reads it; keep it outside"
 
 
-def _absent(what: str, name: str, root: Path, contract: Path) -> str:
-    beside = contract.parent / name
-    if beside.exists() and beside.is_relative_to(root):
-        return f"paths begin at the workspace {root}; write {beside.relative_to(root)}"
-    return f"there is no such {what} below the workspace {root}"
-
-
-def _below(root: Path, name: str) -> Path:
+def below(folder: Path, name: str) -> Path:
+    """The path a contract means by `name`: from `folder`, from the home for `~/`, or absolute."""
     try:
-        return root / Path(name).expanduser()
+        return folder / Path(name).expanduser()
     except RuntimeError:  # "~someone" who has no home here
-        return root / name
+        return folder / name
 
 
 def read_text(file: Path) -> str:
@@ -114,7 +111,7 @@ def read_text(file: Path) -> str:
 
 def matches(root: Path, pattern: str) -> list[Path]:
     """The regular files a path or glob names, sorted; `.git` is left out, and what is too many is cut."""
-    target = _below(root, pattern)
+    target = below(root, pattern)
     if target.is_file():
         return [target]
     base, glob = root, pattern
@@ -127,14 +124,15 @@ def matches(root: Path, pattern: str) -> list[Path]:
         return []
 
 
-def pinned_files(goal: Goal, root: Path) -> tuple[Pinned, ...]:
+def pinned_files(goal: Goal, root: Path, folder: Path) -> tuple[Pinned, ...]:
     """Every file whose content belongs to the contract, hashed. Raises OSError when one cannot be read."""
-    named = [("objective", goal.objective.file, _below(root, goal.objective.file))] if goal.objective.file else []
+    words = goal.objective.file
+    named = [("objective", words, below(folder, words))] if words else []
     for pattern in goal.references:
         named += [("reference", _label(root, path), path) for path in matches(root, pattern)]
     for criterion in goal.criteria:
         named += [("verifier", name, root / name) for name in named_files(criterion, root)]
-        named += [("sealed", label, path) for label, path in _sealed_files(criterion, root)]
+        named += [("sealed", label, path) for label, path in _sealed_files(criterion, folder)]
     unique = dict.fromkeys(named)
     return tuple(Pinned(kind, label, path, _sha256(path)) for kind, label, path in unique)
 
@@ -148,19 +146,19 @@ def named_files(criterion: Criterion, root: Path) -> tuple[str, ...]:
 
 def _inside(root: Path, word: str) -> str:
     """The path of a regular file below `root`, or ""."""
-    path = (root / word).resolve()
     try:
+        path = (root / word).resolve()
         return str(path.relative_to(root.resolve())) if path.is_relative_to(root.resolve()) and path.is_file() else ""
-    except OSError:
+    except (OSError, RuntimeError):  # a name that is too long, links in a circle
         return ""
 
 
-def _sealed_files(criterion: Criterion, root: Path) -> Iterator[tuple[str, Path]]:
+def _sealed_files(criterion: Criterion, folder: Path) -> Iterator[tuple[str, Path]]:
     if criterion.sealed:
-        folder = _below(root, criterion.sealed)
-        for path in sorted(folder.rglob("*")):
+        sealed = below(folder, criterion.sealed)
+        for path in sorted(sealed.rglob("*")):
             if path.is_file():
-                yield f"{criterion.sealed}/{path.relative_to(folder)}", path
+                yield f"{criterion.sealed}/{path.relative_to(sealed)}", path
 
 
 def _label(root: Path, path: Path) -> str:
@@ -168,5 +166,8 @@ def _label(root: Path, path: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:  # one raised while reading does not name the file
+        raise OSError(error.errno, error.strerror, str(path)) from error

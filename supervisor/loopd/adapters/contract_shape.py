@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from loopd.domain.contract import Goal
@@ -26,14 +27,14 @@ class Key:
         return self.path[-1]
 
 
-def keys(model: type[Written], path: tuple[str, ...] = ()) -> Iterator[Key]:
+def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Key]:
     """The keys of one model, in the order of its definition."""
     for attribute, info in model.model_fields.items():
         below, listed = _model_in(info.annotation)
         yield Key((*path, info.alias or attribute), info, below, listed)
 
 
-def all_keys(model: type[Written] = Goal, path: tuple[str, ...] = ()) -> Iterator[Key]:
+def all_keys(model: type[BaseModel] = Goal, path: tuple[str, ...] = ()) -> Iterator[Key]:
     """Every key of the contract, parents first."""
     for key in keys(model, path):
         yield key
@@ -42,10 +43,10 @@ def all_keys(model: type[Written] = Goal, path: tuple[str, ...] = ()) -> Iterato
 
 
 @cache
-def homes() -> dict[str, tuple[tuple[str, ...], ...]]:
+def homes(model: type[BaseModel] = Goal) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Where each key name belongs: the paths of its parents."""
     found: dict[str, tuple[tuple[str, ...], ...]] = {}
-    for key in all_keys():
+    for key in all_keys(model):
         found[key.name] = (*found.get(key.name, ()), key.path[:-1])
     return found
 

@@ -1,5 +1,6 @@
 """The ledger of one run as a file: one writer, one line an event, on the disk before it is acted upon."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from loopd.adapters.chain import (
     START,
     Mark,
     compose,
+    encode,
     header,
     last_mark,
     parse,
@@ -145,11 +147,13 @@ class FileLedger:
         self.close()
 
     def _write(self, kind: str, data: Mapping[str, Any], *, durable: bool) -> Event:
-        at = _text(self._clock.now())
-        line, after = seal(compose(Event(self._end.seq + 1, at, kind, data)), self._end)
+        seq, at, text = self._end.seq + 1, _text(self._clock.now()), encode(dict(data))
+        line, after = seal(compose(seq, at, kind, text), self._end)
+        # What a reader will see (a tuple comes back as a list), and no alias of the caller's mapping.
+        event = Event(seq, at, kind, json.loads(text))
         self._put(line, durable=durable)
         self._end = after
-        return parse(line)  # what a reader will see, and no alias of the caller's mapping
+        return event
 
     def _put(self, line: bytes, *, durable: bool) -> None:
         try:
@@ -191,7 +195,7 @@ def _open(folder: RunFolder, clock: Clock, lock: int) -> FileLedger:
         summary, end = _check(folder)
         repaired = _cut_torn_tail(folder, fd, end)
         if end is START:
-            line, end = seal(compose(header(_text(clock.now()))), START)
+            line, end = seal(header(_text(clock.now())), START)
             write_fully(fd, line)
             os.fsync(fd)
         if is_new:
@@ -247,4 +251,4 @@ def _keep_reserve(folder: RunFolder) -> None:
 
 
 def _text(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return now.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -93,15 +93,17 @@ def ps_lines(shown: "list[dict[str, Any]]", total: int, now: "datetime", *, colo
 def status_lines(status: "dict[str, Any]", now: "datetime", *, colour: bool) -> list[str]:
     """One screen, at most 24 lines of 80 columns, the most needed first."""
     head = [*_head(status, now, colour=colour), "", *_budget(status)]
-    tail = [*_attention(status, colour=colour), *_rows("delivered", [status["delivered"]])]
-    tail += [*_rows("workspace", [status["workspace"]]), *_rows("next", [status["next"]])]
+    tail = [*_attention(status, colour=colour), *_rows("delivered", [status["delivered"]])[:2]]
+    tail += [*_rows("workspace", [status["workspace"]])[:2], *_rows("next", [status["next"]])]
     room = LINES - len(head) - len(tail) - 3
     return [*head, *_criteria(status, room, colour=colour), *_best(status), "", *tail]
 
 
 def _head(status: "dict[str, Any]", now: "datetime", *, colour: bool) -> list[str]:
     state = paint(status["state"], STATE_COLOURS.get(status["state"]), on=colour)
-    title = f"{paint(clean(status['run'], 60), 'bold', on=colour)}  {state}, {ago(status['changed_at'], now)}"
+    name, since = clean(status["run"], WIDTH), f"{state}, {ago(status['changed_at'], now)}"
+    fits = len(name) + len(status["state"]) + 20 <= WIDTH
+    title = [f"{paint(name, 'bold', on=colour)}  {since}"] if fits else [paint(name, "bold", on=colour), f"  {since}"]
     reason = clean(status["reason"], 3 * WIDTH) if status["reason"] else ""
     if status["crashed"]:
         reason = f"crashed; {status['next']}"
@@ -111,7 +113,7 @@ def _head(status: "dict[str, Any]", now: "datetime", *, colour: bool) -> list[st
         reason = f"attempt {status['attempt']}: {_STEPS.get(status['step'], status['step'])}"
     elif status["state"] == "running":
         reason = _STEPS.get(status["step"], status["step"])
-    return [title, *(f"  {line}" for line in _wrapped(reason, WIDTH - 2)[:3])]
+    return [*title, *(f"  {line}" for line in _wrapped(reason, WIDTH - 2)[:3])]
 
 
 _STEPS = {
@@ -146,7 +148,7 @@ def _criteria(status: "dict[str, Any]", room: int, *, colour: bool) -> list[str]
     lines += [_criterion(criterion, width, colour=colour) for criterion in shown]
     if left := len(criteria) - len(shown):
         held = sum(bool(criterion["holds"]) for criterion in criteria) - sum(bool(row["holds"]) for row in shown)
-        lines.append(f"and {left} more, of which {held} hold: loopd show {status['run']}")
+        lines.append(f"and {left} more, of which {held} hold; loopd show tells all")
     return lines
 
 
@@ -169,13 +171,13 @@ def _best(status: "dict[str, Any]") -> list[str]:
 
 def _attention(status: "dict[str, Any]", *, colour: bool) -> list[str]:
     items = status["attention"]
-    more = [f"and {len(items) - 2} earlier ones: loopd show {status['run']}"] if len(items) > 2 else []
+    more = [f"and {len(items) - 2} earlier ones; loopd show tells all"] if len(items) > 2 else []
     lines = _rows("attention", [clean(item, WIDTH - 11) for item in items[-2:]] + more)
     return [paint(line, "yellow", on=colour) for line in lines]
 
 
 def _rows(label: str, items: list[str]) -> list[str]:
-    texts = [line for item in items if item for line in _wrapped(clean(item, 2 * WIDTH), WIDTH - 11)[:2]]
+    texts = [line for item in items if item for line in _wrapped(clean(item, 4 * WIDTH), WIDTH - 11)[:4]]
     return [f"{label if number == 0 else '':<11}{text}" for number, text in enumerate(texts)]
 
 

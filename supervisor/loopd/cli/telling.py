@@ -80,6 +80,14 @@ def number_of(amount: int, thing: str) -> str:
     return f"{amount} {thing}" if amount == 1 else f"{amount} {thing}s"
 
 
+def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
+    """The settings that hold, each with who said so: whoever starts a run sees its limits before attempt 1."""
+    settings = data.get("settings", ())
+    width = max((len(one["name"]) for one in settings), default=0)
+    rows = [f"  {one['name']:<{width}}  {one['value']}  ({one['source']})" for one in settings]
+    return [Line(row) for row in ("settings:", *rows)] if rows else ()
+
+
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     return f"run {record.run} {'goes on' if data.get('resumed') else 'starts'}"
 
@@ -119,7 +127,8 @@ def _voided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 
 def _ended(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     left, reason = data.get("exit", {}), data.get("reason", "")
-    facts = [f"after {span(left.get('duration_s', 0))}", reason or exit_text(left), usage_text(data.get("usage"))]
+    took = left.get("duration_s", 0)
+    facts = [f"after {span(took)}" if took >= 1 else "", reason or exit_text(left), usage_text(data.get("usage"))]
     outcome = str(data["outcome"]).replace("_", " ")
     tone = "" if outcome == "finished" else "warn"
     lines = [Line(f"attempt {data['attempt']} ended: {outcome}, {', '.join(fact for fact in facts if fact)}", tone)]
@@ -156,9 +165,7 @@ def _decided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     reason, decision = data["reason"], data["decision"]
     pause = f"; next attempt at {until(data['wait_until'], teller.now())}" if data.get("wait_until") else ""
     match decision:
-        case "met":
-            return [Line(f"met: {reason}", "good")]
-        case "stop":
+        case "met" | "stop":
             return ()  # told when the run ends
         case "escalate":
             return [Line(f"stuck: {reason}; the next attempt is told anew ({data['rung']}){pause}", "warn")]
@@ -215,6 +222,7 @@ def _next(teller: Teller, record: Record) -> str:
 
 
 _SAYINGS: Mapping[str, Callable[[Teller, Record, Mapping[str, Any]], Said]] = {
+    "run.opened": _opened,
     "run.started": _started,
     "tree.prepared": _prepared,
     "baseline.verdict": _baseline,

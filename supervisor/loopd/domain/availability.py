@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from loopd.domain.contract import Goal
+from loopd.domain.written import Loc
 
-Loc = tuple[str | int, ...]
 Built = Callable[[Any], bool]
 
 
@@ -28,14 +28,11 @@ def _ends_with(*endings: str) -> Built:
     return lambda value: not str(value).endswith(endings)
 
 
-KNOWN_AGENTS: tuple[str, ...] = ()  # agents that have an adapter, by name
-
 # Path in the contract (`*` is any item of a list or any name) → which values work already.
 TABLE: Mapping[str, Built] = {
     "isolation": _only("inplace", "clone"),
     "sandbox.mode": _only("auto", "none"),
     "sandbox.write": _never,
-    "agent.name": _only(*KNOWN_AGENTS),
     "environment.mount": _never,
     "environment.services": _never,
     "environment.env.*": _but("free-port"),
@@ -59,9 +56,7 @@ TABLE: Mapping[str, Built] = {
     "stages": _never,
     "budget.attempt.turns": _never,
     "budget.waiting": _never,
-    "roles.executor.agent.name": _only(*KNOWN_AGENTS),
     "roles.executor.model": _never,
-    "roles.executor.args": _never,
     "roles.executor.env": _never,
     "roles.executor.fallback": _never,
     "roles.planner": _never,

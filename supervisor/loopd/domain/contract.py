@@ -114,7 +114,7 @@ class NotifyChoice(Written):
 
 
 Constraint = Annotated[ConstraintChoice, short("text", ConstraintChoice)]
-Deliver = Annotated[DeliverChoice, short("to", DeliverChoice)]
+Deliver = Annotated[DeliverChoice, short("to", DeliverChoice, Literal["tree", "branch"])]
 Notify = Annotated[NotifyChoice, short("to", NotifyChoice)]
 _LADDER = tuple(RungChoice(name=name) for name in ("rephrase", "fresh", "stop"))
 

@@ -30,11 +30,14 @@ class Environment(Written):
     network: Literal["none", "host"] = Field("none", description="For verifiers; setup always has the network.")
 
 
+Means = Literal["auto", "none", "bubblewrap"]
+
+
 class SandboxChoice(Written):
     """How programs are shut in; `auto` uses bubblewrap where it works."""
 
-    mode: Literal["auto", "none", "bubblewrap"] = Field("auto", description="The means.")
+    mode: Means = Field("auto", description="The means.")
     write: Many[Text] = Field((), description="More paths that stay writable for the agent.")
 
 
-Sandbox = Annotated[SandboxChoice, short("mode", SandboxChoice)]
+Sandbox = Annotated[SandboxChoice, short("mode", SandboxChoice, Means)]

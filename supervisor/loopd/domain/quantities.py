@@ -11,7 +11,7 @@ _DURATION_UNITS_S = (86400.0, 3600.0, 60.0, 1.0)
 _CLOCK = re.compile(r"(\d+):([0-5]?\d)(?::([0-5]?\d))?", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d[\d_]*(\.\d*)?", re.ASCII)
 _MONEY = re.compile(r"(\d+(?:\.\d+)?) USD", re.ASCII)
-_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kM])", re.ASCII)
+_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kM]?)", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B|[KMGT]iB)", re.ASCII)
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -19,7 +19,7 @@ _LONGEST_S = 366 * 86400.0
 
 DURATION_PATTERN = r"^(?=\d)(\d+d)?(\d+(\.\d+)?h)?(\d+(\.\d+)?m)?(\d+(\.\d+)?s)?$"
 MONEY_PATTERN = r"^\d+(\.\d+)? USD$"
-TOKENS_PATTERN = r"^\d+(\.\d+)?[kM]$"
+TOKENS_PATTERN = r"^\d+(\.\d+)?[kM]?$"
 SIZE_PATTERN = r"^\d+(\.\d+)? ?([kMGT]?B|[KMGT]iB)$"
 
 
@@ -84,7 +84,7 @@ def parse_tokens(value: object) -> int:
         match = _TOKENS.fullmatch(text)
         if not match:
             raise QuantityError("a number of tokens is needed, such as 1200000, 500k or 20M")
-        count = float(match[1]) * {"k": 1e3, "M": 1e6}[match[2]]
+        count = float(match[1]) * {"": 1, "k": 1e3, "M": 1e6}[match[2]]
     if not 1 <= count < 1e15 or count != int(count):
         raise QuantityError("a whole number of tokens, at least 1, is needed")
     return int(count)

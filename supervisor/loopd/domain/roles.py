@@ -61,12 +61,13 @@ class Roles(Written):
     visual: Role = Field(Role(), description="Compares pictures.")
 
 
+KnownRung = Literal["rephrase", "fresh", "advise", "restore-best", "stop"]
+
+
 class RungChoice(Written):
     """One step of the ladder: what is tried when attempts bring nothing better."""
 
-    name: Literal["rephrase", "fresh", "advise", "restore-best", "stop"] | None = Field(
-        None, description="A known step."
-    )
+    name: KnownRung | None = Field(None, description="A known step.")
     executor: Role | None = Field(None, description="Another executor takes over.")
 
     @model_validator(mode="after")
@@ -76,4 +77,4 @@ class RungChoice(Written):
         return self
 
 
-Rung = Annotated[RungChoice, short("name", RungChoice)]
+Rung = Annotated[RungChoice, short("name", RungChoice, KnownRung)]

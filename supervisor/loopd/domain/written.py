@@ -6,7 +6,7 @@ What may be written short (`agent: claude`) is brought into its long form: every
 import re
 import shlex
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -15,6 +15,7 @@ from loopd.domain import quantities
 
 T = TypeVar("T")
 RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
+Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
 
 
 class Written(BaseModel):
@@ -28,9 +29,9 @@ def refusal(message: str) -> PydanticCustomError:
     return PydanticCustomError("contract", "{text}", {"text": message})
 
 
-def short(key: str, form: Any) -> BeforeValidator:
-    """`text` stands for `{key: text}`; `form` is the model, for the schema."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, str | form)
+def short(key: str, form: Any, text: Any = str) -> BeforeValidator:
+    """`text` stands for `{key: text}`; `form` (the model) and `text` (the choices) are for the schema."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value, Union[text, form])  # noqa: UP007
 
 
 def _quantity(parse: Callable[[object], T]) -> BeforeValidator:
@@ -74,6 +75,8 @@ Tokens = Annotated[
     ),
 ]
 
+Size = Annotated[int, _quantity(quantities.parse_size), _schema(quantities.SIZE_PATTERN, "500 MB")]
+
 Many = Annotated[tuple[T, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 NOT_BLANK = r"\S"
 SLUG = r"^[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?$"
@@ -94,8 +97,9 @@ def _regex(value: str) -> str:
 Pattern = Annotated[Text, AfterValidator(_regex)]
 
 # Quoted parts and escapes are skipped; what is left over is what a shell would act upon.
-_SHELL = re.compile(r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$[\w{(])""", re.S)
-_EXPANDED = re.compile(r"(?<!\\)(`|\$[\w{(])")
+_QUOTED = r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)\""""
+_SHELL = re.compile(_QUOTED + r"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$(?:\w+|[{(]))", re.S)
+_EXPANDED = re.compile(r"(?<!\\)(`|\$(?:\w+|[{(]))")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 

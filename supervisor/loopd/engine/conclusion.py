@@ -48,7 +48,7 @@ async def close(run: Run) -> None:
     record = run.record
     if record.state is State.MET and not record.delivered:
         try:
-            run.note("delivered", text=await deliver(run))
+            run.note("delivered", text=await deliver(run, to=run.goal.delivery.to or "tree"))
         except LoopdError as error:
             run.note("attention", text=f"delivery failed: {error}; loopd deliver {record.run} repeats it")
     run.note("run.ended", state=record.state, reason=_with_best(run))

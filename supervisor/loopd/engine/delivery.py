@@ -5,13 +5,13 @@ from loopd.domain.record import Record, Summary
 from loopd.engine.run import Run
 
 
-async def deliver(run: Run) -> str:
-    """Deliver the proven tree in the contract's way; what was done, in words. Idempotent."""
+async def deliver(run: Run, *, to: str) -> str:
+    """Deliver the proven tree as "tree" or "branch"; what was done, in words. Idempotent."""
     record = run.record
     tree = record.current.tree if record.current else record.baseline
     if run.weak:
         return f"the workspace {run.ports.workspace.root} as it was checked (weak boundary)"
-    if run.goal.delivery.to == "branch":
+    if to == "branch":
         return await _branch(run, tree, proven=True)
     if run.goal.isolation == "inplace":
         return _in_place(run)

@@ -11,7 +11,7 @@ from loopd.domain.run import Ending, State, ending
 from loopd.engine.attempt import capture, reserve, watch
 from loopd.engine.conclusion import close, conclude, wait_out
 from loopd.engine.owner import heed
-from loopd.engine.preflight import preflight
+from loopd.engine.preflight import preflight, prepare
 from loopd.engine.run import Run
 from loopd.engine.verification import verify
 
@@ -34,6 +34,8 @@ async def pursue(run: Run) -> Ending:
 async def step(run: Run) -> None:
     """Do what comes next, to its recorded end."""
     heed(run)
+    if run.prepared is None:
+        await prepare(run)
     match run.record.step:
         case Step.PREFLIGHT:
             await preflight(run)

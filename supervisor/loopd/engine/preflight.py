@@ -6,20 +6,28 @@ from dataclasses import replace
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import holds
 from loopd.domain.errors import BlockedError, RefusedError
+from loopd.domain.forecast import forecast
 from loopd.domain.progress import score
 from loopd.domain.record import dump_value
 from loopd.domain.reports import stable_tests
 from loopd.domain.verdict import Status, Verdict
 from loopd.engine.run import Run
 from loopd.engine.verification import check, check_again, reached
-from loopd.ports.workspace import CheckTree
+from loopd.ports.workspace import CheckTree, Prepared
+
+
+async def prepare(run: Run) -> Prepared:
+    """Find the agent and every verifier, and open the trees: once in each process, before its first step."""
+    programs = {criterion.name: run.ports.verifiers.locate(criterion) for criterion in run.goal.criteria}
+    agent = run.ports.agent.probe(run.search_path)
+    run.prepared = await run.ports.workspace.prepare()
+    run.note("tree.prepared", **dump_value(run.prepared), agent=agent, verifiers=programs)
+    return run.prepared
 
 
 async def preflight(run: Run) -> None:
-    """Find the programs, prepare the tree, measure the baseline, and refuse a goal that cannot tell done from now."""
-    agent = run.ports.agent.probe(run.search_path)
-    prepared = await run.ports.workspace.prepare()
-    run.note("tree.prepared", **dump_value(prepared), agent=agent)
+    """Measure the baseline, and refuse a goal that cannot tell done from now."""
+    prepared = run.prepared or await prepare(run)
     tree = await run.ports.workspace.check_tree(prepared.baseline)
     for criterion in run.goal.criteria:
         if criterion.name not in run.record.baseline_verdicts:
@@ -28,7 +36,14 @@ async def preflight(run: Run) -> None:
     promises(run.goal.criteria, verdicts, met_before=run.met_before)
     met = all(holds(verdicts[name]) for name in run.criteria)
     near = score(reached(run.goal.criteria, verdicts))
-    run.note("preflight.passed", baseline=prepared.baseline, score=dump_value(near), met=met)
+    told = forecast(
+        check_s=sum(verdict.duration_s for verdict in verdicts.values()),
+        setup_s=prepared.setup_s,
+        attempts=run.record.allowance.attempts,
+        disk_bytes=await run.ports.workspace.disk_bytes(),
+        setup_cached=prepared.setup_cached,
+    )
+    run.note("preflight.passed", baseline=prepared.baseline, score=dump_value(near), met=met, forecast=told)
     if met:
         run.note("decision", decision="met", state="met", reason="all criteria hold already; no attempt was needed")
 

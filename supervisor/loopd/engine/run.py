@@ -18,7 +18,7 @@ from loopd.ports.pins import Pins
 from loopd.ports.processes import Containers, Grace
 from loopd.ports.requests import Requests
 from loopd.ports.verifier import Verifiers
-from loopd.ports.workspace import Workspace
+from loopd.ports.workspace import Prepared, Workspace
 
 SNAPSHOT_EVERY = 100  # attempts
 BETWEEN = frozenset({Step.LAUNCH, Step.WAIT})  # the boundary between attempts
@@ -34,6 +34,7 @@ class Timers:
     final_grace_s: float = 10.0  # from the agent's final event to the end of its attempt
     grace: Grace = field(default_factory=Grace)
     log_cap_bytes: int = 256 * 2**20
+    free_space_bytes: int = 500 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Run:
     agent_env: Mapping[str, str]
     record: Record
     rules: Rules = field(default_factory=Rules)
+    secrets: tuple[str, ...] = ()  # values that no instruction may hold
     weak: bool = False  # `verification: workspace`
     met_before: bool = False  # a run of this very contract was met
     observers: Sequence[Callable[[Record, str, Mapping[str, Any]], None]] = ()
@@ -84,6 +86,7 @@ class Run:
     at_once: bool = False  # not at the next boundary, but in the middle of the step at work
     on_interrupt: Callable[[], None] = lambda: None  # cancels the step at work
     launched: int = 0  # the attempt this process reserved itself; another number was left by a dead one
+    prepared: Prepared | None = None  # set once this process has opened the trees
     started_s: float = 0.0
     idle_s: float = 0.0  # waits of this process, which use no time budget
 

@@ -5,9 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from loopd.domain.errors import BlockedError
 from loopd.ports.processes import Sandbox
 
 TreeId = str  # hex digest of the content of a whole tree: paths, modes, bytes
+
+
+class SetupError(BlockedError):
+    """A setup command failed. In `prepare` the environment is broken; in `check_tree` the change broke it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,9 @@ class Composed:
 
     tree: TreeId
     changed: tuple[str, ...] = ()  # changed, added or deleted inside the scope: carried over
-    restored: tuple[str, ...] = ()  # baseline files outside scope or protected that the agent changed or deleted
+    restored: tuple[str, ...] = ()  # what `restore` puts back: baseline files that may not change, new protected ones
     unproven: tuple[str, ...] = ()  # files added outside the scope: they stay, and are no part of the proof
-    refused: tuple[str, ...] = ()  # links that leave the tree, device nodes, submodule moves
+    refused: tuple[str, ...] = ()  # links that leave the tree, submodule moves; of baseline files they are restored too
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +100,26 @@ class Workspace(Protocol):
         ...
 
     async def restore(self, base: TreeId, after: TreeId, paths: Sequence[str], evidence: Path) -> None:
-        """Put the content of `base` at `paths` in the workspace; what `after` has there goes to `evidence`."""
+        """Put the content of `base` at `paths` in the workspace; what stood there goes to `evidence` first.
+
+        A path that `base` does not have is taken away. `after` is the snapshot that was judged. Idempotent.
+        """
         ...
 
     async def check_tree(self, tree: TreeId, *, fresh: bool = False) -> CheckTree:
-        """The kept verification tree, reset to `tree` and cleaned; `fresh`: a new one from the pristine state."""
+        """The kept verification tree, reset to `tree` and cleaned; `fresh`: a new one from the pristine state.
+
+        The fresh tree takes the place of the kept one. One check tree is in use at a time. Raises `SetupError` when
+        `tree` changed a file of `setup_when` and the setup fails on it.
+        """
         ...
 
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         """A separate check tree that holds the baseline, for re-checks and for `{baseline}`."""
+        ...
+
+    async def disk_bytes(self) -> int:
+        """What the trees of this run take on the disk now."""
         ...
 
     async def rebuild(self) -> None:
@@ -119,7 +135,10 @@ class Workspace(Protocol):
         ...
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
-        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole)."""
+        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole).
+
+        Works without `prepare` too, for views of a run that is at work elsewhere.
+        """
         ...
 
     async def changed_paths(self, old: TreeId, new: TreeId) -> tuple[str, ...]:

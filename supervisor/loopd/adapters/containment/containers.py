@@ -61,7 +61,7 @@ class OwnedContainers:
             return await self._take_over(spec)
         if "error" in reply:
             raise explain(spec, reply["error"])
-        return OwnedContainer(parse(spec.folder, reply["started"]))
+        return OwnedContainer(parse(spec.folder, reply["started"], self._helper()))
 
     async def adopt(self, folder: Path) -> OwnedContainer | None:
         """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there."""
@@ -72,7 +72,7 @@ class OwnedContainers:
             return None
         started = await _settled(folder, claim)
         if started is not None:
-            return OwnedContainer(parse(folder, started))
+            return OwnedContainer(parse(folder, started, self._helper()))
         if claim.get("boot_id") != procfs.boot_id():
             return OwnedContainer(vanished(folder, claim))
         if claim.get("cgroup"):
@@ -84,6 +84,10 @@ class OwnedContainers:
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
+
+    def _helper(self) -> Identity | None:
+        helper = procfs.read_process(self._nursery.pid) if self._nursery else None
+        return helper.identity if helper else None
 
     async def _probe(self) -> Containment:
         root = cgroup.find_root()

@@ -26,6 +26,7 @@ class Launched:
     cgroup: Path | None
     stdout: Path
     stderr: Path
+    helper: Identity | None = None  # the nursery of this supervisor, if it launched the container
 
     @property
     def program(self) -> Identity | None:
@@ -59,7 +60,7 @@ def vanished(folder: Path, claim: dict[str, Any]) -> Launched:
     )
 
 
-def parse(folder: Path, record: dict[str, Any]) -> Launched:
+def parse(folder: Path, record: dict[str, Any], helper: Identity | None = None) -> Launched:
     """Read a `started` record. Raises `StateError` when it is none, or of an unknown format."""
     if record.get("format") != 1:
         raise StateError(f"{folder}/started: unknown format {record.get('format')!r}; a newer loopd wrote it")
@@ -80,6 +81,7 @@ def parse(folder: Path, record: dict[str, Any]) -> Launched:
             cgroup=Path(record["cgroup"]) if record["cgroup"] else None,
             stdout=Path(record["stdout"]),
             stderr=Path(record["stderr"]),
+            helper=helper,
         )
     except (KeyError, ValueError) as error:
         raise StateError(f"{folder}/started cannot be read: {error!r}") from error

@@ -35,6 +35,7 @@ class Nursery:
     """The supervisor's end. Closing it, or losing it, ends the helper and no shim."""
 
     def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid = pid
         self._control = control
         self._close = weakref.finalize(self, _close, pid, control)
 
@@ -78,10 +79,11 @@ def serve(control: int) -> NoReturn:
     control = _detach(control)
     with socket.socket(fileno=control) as orders:
         while True:
-            word, channels, _, _ = socket.recv_fds(orders, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            word, channels, _, _ = socket.recv_fds(orders, 1, 1)
             if not word:
                 os._exit(0)
             for channel in channels:
+                os.set_inheritable(channel, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
                 _bear(channel, control)
                 os.close(channel)
 

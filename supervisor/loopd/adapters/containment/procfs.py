@@ -117,6 +117,12 @@ def marked(name: str, value: str) -> list[int]:
     return [pid for pid in pids() if pid != me and needle in _environment(pid)]
 
 
+def variable(pid: int, name: str) -> str | None:
+    """One variable of the environment that a process was given; None when unset, scrubbed or unreadable."""
+    _, found, rest = _environment(pid).partition(b"\0" + os.fsencode(name) + b"=")
+    return os.fsdecode(rest.split(b"\0")[0]) if found else None
+
+
 def command_line(pid: int) -> str:
     """The command as people know it, safe to print, at most 200 characters; empty when it is gone."""
     for source in ("cmdline", "comm"):

@@ -57,7 +57,7 @@ def require_program(name: str, search_path: str, *, cwd: Path | None = None) -> 
 
 
 async def run_program(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout_s: float
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None = None, timeout_s: float
 ) -> Completed:
     """Run one of loopd's own short tools to its end, in the C locale; `env` is complete otherwise.
 

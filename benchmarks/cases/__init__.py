@@ -1,0 +1,1 @@
+"""One module a family of cases: `trials(bench)` to run, `figures(bench, samples)` to judge."""

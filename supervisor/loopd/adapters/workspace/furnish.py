@@ -1,0 +1,74 @@
+"""What a clone needs besides its files: the agent's tree gets carried things and the setup too."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopd.adapters.workspace.clone import make_clone, uncommitted
+from loopd.adapters.workspace.git import Git, RunProgram, fields, find_git, text
+from loopd.adapters.workspace.plan import WorkspacePlan
+from loopd.adapters.workspace.prepared import Pristine, copy_tree, environment, remove_tree, take_carried
+from loopd.adapters.workspace.record import load, save
+from loopd.adapters.workspace.repository import find_repository
+from loopd.adapters.workspace.setup import Setup
+from loopd.adapters.workspace.store import open_store
+from loopd.domain.errors import BlockedError
+from loopd.ports.processes import Containers
+
+
+@dataclass(frozen=True, slots=True)
+class Furnished:
+    """What was done to the agent's tree."""
+
+    setup_s: float = 0.0
+    cached: bool = False
+    carried: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def furnish_clone(git: Git, plan: WorkspacePlan, root: Path, pristine: Pristine, setup: Setup) -> None:
+    """Give the clone what the prepared tree has besides files of the baseline. Idempotent.
+
+    Under bubblewrap the setup ran at the clone's own path, so its results are copied; else it runs again there.
+    """
+    marker = plan.state / "furnished.json"
+    if marker.exists() or not (plan.carry or plan.setup):
+        return
+    inside = git.at(work_tree=pristine.tree, index=pristine.index)
+    for path in fields(await inside("ls-files", "-z", "-o", "--directory")):
+        target = root / text(path).rstrip("/")
+        await remove_tree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        await copy_tree(git, pristine.tree / text(path).rstrip("/"), target)
+    if setup.sandbox is None:
+        await setup.run(root, plan.state / "setup-clone")
+    save(marker, Furnished())
+
+
+async def weak_workplace(plan: WorkspacePlan, containers: Containers, run_program: RunProgram) -> Furnished:
+    """The workspace of the weak form: the owner's tree as it is, or a clone with carried things and setup."""
+    if plan.isolation != "clone":
+        skipped = [name for name, wanted in (("setup", plan.setup), ("carry", plan.carry)) if wanted]
+        return Furnished(notes=tuple(f"{name} is not run in the live workspace" for name in skipped))
+    done = load(plan.state / "furnished.json")
+    if done is not None:
+        return Furnished(**{**done, "cached": True})
+    git = find_git(run_program, plan.search_path, plan.state)
+    owners = await find_repository(git, plan.root)
+    if owners is None:
+        raise BlockedError(f"{plan.root} is no git repository", "Write `isolation: inplace`.")
+    folder = plan.state / "clone"
+    if not folder.exists():
+        await make_clone(git, owners, folder, plan.branch)
+    store = await open_store(git, plan.state / "store.git", owners.object_format)
+    notes = await uncommitted(plan, store, owners, folder / owners.prefix)
+    carried, missing = await take_carried(git, plan)
+    for path in carried:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        await copy_tree(git, plan.state / "carried" / path, folder / path)
+    home = plan.state / "home"
+    home.mkdir(exist_ok=True)
+    setup = Setup(plan, containers, dict(environment(plan, home)), folder, None)
+    took_s = await setup.run(folder, plan.state / "setup")
+    furnished = Furnished(took_s, False, carried, (*notes, *missing))
+    save(plan.state / "furnished.json", furnished)
+    return furnished

@@ -1,0 +1,27 @@
+"""One process at work on one run: signals in, an exit status out."""
+
+import signal
+from functools import partial
+
+import anyio
+
+from loopd.domain.run import Ending
+from loopd.engine.loop import pursue
+from loopd.engine.run import Run
+from loopd.engine.together import first_of
+
+LEAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def supervise(run: Run) -> Ending:
+    """Pursue the goal until it is over or a signal asks to leave."""
+    return anyio.run(first_of, partial(pursue, run), partial(_listen, run))
+
+
+async def _listen(run: Run) -> Ending:
+    """The first Ctrl-C leaves at the next boundary; a second one, and every other signal, in the middle."""
+    with anyio.open_signal_receiver(*LEAVING) as signals:
+        async for number in signals:
+            again = run.leaving
+            run.interrupt(signal.Signals(number).name, at_once=again or number is not signal.SIGINT)
+    raise AssertionError("the signals ended")
