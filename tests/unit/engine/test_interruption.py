@@ -247,6 +247,16 @@ def test_a_stop_after_the_goal_was_met_changes_nothing(tmp_path: Path) -> None:
     assert world.record.delivered
 
 
+@pytest.mark.parametrize("launches", [1, 0])
+def test_a_stop_makes_the_end_of_a_run_that_could_be_reopened_final(tmp_path: Path, launches: int) -> None:
+    """Asked for while it ended, or afterwards: an exhausted run, or one that was blocked, is stopped for good."""
+    world = World(tmp_path, works({"b": "1"}), checks={"new": new}, attempts=1)
+    world.missing = launches == 0
+    Once(world, "run.ended", lambda run: world.requests.put(RequestKind.STOP, {}))
+    assert world.supervise().state is State.STOPPED
+    assert (len(world.launches), world.record.reason) == (launches, "stopped by its owner")
+
+
 def test_a_stop_of_a_run_whose_supervisor_died_ends_the_agent_it_left(tmp_path: Path) -> None:
     world = World(tmp_path, HANGS, checks={"new": new})
     with pytest.raises(PowerCutError):
@@ -284,6 +294,19 @@ def test_an_extension_leaves_an_unlimited_budget_unlimited(tmp_path: Path) -> No
     world.requests.put(RequestKind.EXTEND, {"cost_usd": 1.0, "tokens": 5})
     world.supervise()
     assert (world.record.allowance.cost_usd, world.record.allowance.tokens) == (None, None)
+
+
+def test_an_agent_at_work_is_adopted_although_something_to_launch_with_is_missing_now(tmp_path: Path) -> None:
+    """What is missing blocks the next launch; it must not leave the agent at work without an owner."""
+    world = World(tmp_path, works({"b": "1"}), DONE, checks={"new": new})
+    with pytest.raises(PowerCutError):
+        world.supervise(Life(dies_after=world_event(world, "attempt.started")))
+    world.missing = True
+    assert world.supervise().state is State.BLOCKED
+    assert (world.at_work(), len(world.events("attempt.assessed"))) == ([], 1)
+    world.missing = False
+    world.reopen()
+    assert world.supervise().state is State.MET
 
 
 # --- an agent that outlived its supervisor ---------------------------------------------------------------------------

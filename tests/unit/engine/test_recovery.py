@@ -261,7 +261,7 @@ def test_j2_three_deaths_in_one_run_are_as_good_as_none(tmp_path: Path) -> None:
     deaths = 0
     while True:
         try:
-            ending = world.supervise(Life(dies_before=len(world.kinds()) + 4))
+            ending = world.supervise(Life(dies_before=len(world.kinds()) + 6))
             break
         except PowerCutError:
             deaths += 1
