@@ -90,6 +90,13 @@ def marked(project: Project) -> list[int]:
     return found
 
 
+def leftovers(project: Project) -> list[int]:
+    """Live processes of this project: of its attempts and checks, its supervisors, and their helpers."""
+    state = f"LOOPD_STATE={project.state}".encode()
+    own = [pid for pid, environ in _environments() if state in environ.split(b"\0") and is_running(pid)]
+    return sorted({*marked(project), *own})
+
+
 def _environments() -> Iterator[tuple[int, bytes]]:
     for name in os.listdir("/proc"):
         if name.isdigit():

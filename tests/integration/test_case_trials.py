@@ -129,7 +129,7 @@ def test_trial_05_kill_9_and_restart(project: Project) -> None:
     assert end["exit"]["duration_s"] >= 3
     shown = json.loads(project.loopd("status", "last", "--json").out)
     assert shown["state"] == "interrupted"
-    assert shown["budget"]["attempts"]["spent"] == 1, shown
+    assert shown["budget"]["attempts"]["used"] == 1, shown
     elapsed = [event["data"]["elapsed_s"] for event in project.events() if "elapsed_s" in event["data"]]
     assert elapsed[-1] >= end["exit"]["duration_s"]
     assert elapsed == sorted(elapsed)

@@ -82,10 +82,7 @@ def number_of(amount: int, thing: str) -> str:
 
 def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     """The settings that hold, each with who said so: whoever starts a run sees its limits before attempt 1."""
-    settings = data.get("settings", ())
-    width = max((len(one["name"]) for one in settings), default=0)
-    rows = [f"  {one['name']:<{width}}  {one['value']}  ({one['source']})" for one in settings]
-    return [Line(row) for row in ("settings:", *rows)] if rows else ()
+    return [Line(f"setting {one['name']} {one['value']} ({one['source']})") for one in data.get("settings", ())]
 
 
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
