@@ -64,6 +64,12 @@ def prepare(
     return project.commit()
 
 
+def before_attempt_1(out: str) -> str:
+    """What a run printed before its first attempt, without times of day, as one line."""
+    said = out.partition("attempt 1 ")[0]
+    return " ".join(re.sub(r"(?m)^\d\d:\d\d:\d\d +", "", said).split("\n"))
+
+
 def attempts(project: Project) -> list[dict[str, Any]]:
     """What the ledger says of the ends of all attempts."""
     return project.of_kind("attempt.ended")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import wrap
 from typing import Any
 
 from loopd.cli.words import count, span, until, usd
@@ -81,8 +82,14 @@ def number_of(amount: int, thing: str) -> str:
 
 
 def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
-    """The settings that hold, each with who said so: whoever starts a run sees its limits before attempt 1."""
-    return [Line(f"setting {one['name']} {one['value']} ({one['source']})") for one in data.get("settings", ())]
+    """The settings that hold, each with who said so; what nobody said is a default, told in a few lines."""
+    settings = data.get("settings", ())
+    said = [
+        f"setting {one['name']}: {one['value']} ({one['source']})" for one in settings if one["source"] != "default"
+    ]
+    rest = [f"{one['name']} {one['value']}" for one in settings if one["source"] == "default"]
+    by_default = wrap(f"by default: {' · '.join(rest)}", 100, break_on_hyphens=False) if rest else []
+    return [Line(row) for row in (*said, *by_default)]
 
 
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
@@ -104,7 +111,8 @@ def _baseline(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 def _preflight(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     verdicts = record.baseline_verdicts.values()
     held = sum(verdict.status == "pass" for verdict in verdicts)
-    return f"before the first attempt {held} of {len(verdicts)} criteria hold"
+    lines = [f"before the first attempt {held} of {len(verdicts)} criteria hold", data.get("forecast", "")]
+    return [Line(line) for line in lines]
 
 
 def _edited(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
@@ -124,7 +132,8 @@ def _voided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 
 def _ended(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     left, reason = data.get("exit", {}), data.get("reason", "")
-    facts = [f"after {span(left.get('duration_s', 0))}", reason or exit_text(left), usage_text(data.get("usage"))]
+    took = left.get("duration_s", 0)
+    facts = [f"after {span(took)}" if took >= 1 else "", reason or exit_text(left), usage_text(data.get("usage"))]
     outcome = str(data["outcome"]).replace("_", " ")
     tone = "" if outcome == "finished" else "warn"
     lines = [Line(f"attempt {data['attempt']} ended: {outcome}, {', '.join(fact for fact in facts if fact)}", tone)]
@@ -161,9 +170,7 @@ def _decided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     reason, decision = data["reason"], data["decision"]
     pause = f"; next attempt at {until(data['wait_until'], teller.now())}" if data.get("wait_until") else ""
     match decision:
-        case "met":
-            return [Line(f"met: {reason}", "good")]
-        case "stop":
+        case "met" | "stop":
             return ()  # told when the run ends
         case "escalate":
             return [Line(f"stuck: {reason}; the next attempt is told anew ({data['rung']}){pause}", "warn")]
