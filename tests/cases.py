@@ -13,11 +13,11 @@ from running import Project, contract, is_running
 DATA = Path(__file__).parent / "data"
 # Every timer that a run of one minute would feel.
 QUICK = {
-    "LOOPD_BACK_OFF__BASE": "100ms",
-    "LOOPD_BACK_OFF__CAP": "200ms",
-    "LOOPD_GRACE__INTERRUPT": "500ms",
-    "LOOPD_GRACE__TERMINATE": "500ms",
-    "LOOPD_GRACE__FINAL": "500ms",
+    "LOOPD_BACK_OFF__BASE": "0.1s",
+    "LOOPD_BACK_OFF__CAP": "0.2s",
+    "LOOPD_GRACE__INTERRUPT": "0.5s",
+    "LOOPD_GRACE__TERMINATE": "0.5s",
+    "LOOPD_GRACE__FINAL": "0.5s",
 }
 DONE = ["grep -qx done out.txt"]
 # Counts its own starts in $N, outside the tree.

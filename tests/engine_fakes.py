@@ -381,6 +381,9 @@ class FakeWorkspace:
     async def baseline_tree(self, base: TreeId) -> CheckTree:
         return CheckTree(Path("/checks/baseline", base), self.root, None)
 
+    async def disk_bytes(self) -> int:
+        return 4096
+
     async def rebuild(self) -> None:
         self.kept.clear()
         self.rebuilds += 1

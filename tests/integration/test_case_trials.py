@@ -153,9 +153,9 @@ def test_trial_05_the_state_parses_after_kills_at_any_moment(project: Project) -
             for name in ("status.json", "run.json", "agreement.json"):
                 assert not (folder / name).exists() or json.loads((folder / name).read_bytes())
     assert len(project.run_folders()) == 1
+    before = len(project.of_kind("attempt.started"))
     with ended(project.start("run", "goal.yaml")) as last:
-        wait_for(lambda: project.of_kind("run.started") and len(project.of_kind("attempt.started")) >= 1)
-        wait_for(lambda: project.events()[-1]["kind"] == "attempt.started")
+        wait_for(lambda: len(project.of_kind("attempt.started")) > before)
         last.send_signal(signal.SIGTERM)
         assert last.wait(timeout=20) == 143
     assert len({data["attempt"] for data in project.of_kind("attempt.reserved")}) == 1
@@ -171,16 +171,16 @@ CASES = [
     ("attempts: 2.5", "budget.attempts", "2.5", "whole number"),
     ('attempts: "5"', "budget.attempts", "5", "whole number"),
     ("attempts: none", "budget.attempts", "none", "whole number"),
-    ("attempts: .inf", "budget.attempts", ".inf", "whole number"),
-    ("cost: .nan", "budget.cost", ".nan", "USD"),
-    ("cost: .inf", "budget.cost", ".inf", "USD"),
+    ("attempts: .inf", "budget.attempts", ".inf", "finite number"),
+    ("cost: .nan", "budget.cost", ".nan", "finite number"),
+    ("cost: .inf", "budget.cost", ".inf", "finite number"),
     ("cost: no", "budget.cost", "no", "USD"),
     ("time: 1:30", "budget.time", "1:30", "h"),
     ("time: 30", "budget.time", "30", "unit"),
     ("time: 0755", "budget.time", "0755", "unit"),
     ("attepmts: 3", "budget.attepmts", "attepmts", "attempts"),
     ("turns: 3", "budget.turns", "turns", "attempts"),
-    ("attempts: 3\n  attempts: 300", "budget.attempts", "attempts", "10"),
+    ("attempts: 3\n  attempts: 300", "budget.attempts", "attempts", "line 7"),
 ]
 
 
@@ -217,9 +217,9 @@ def test_trial_07_no_budget_means_the_documented_one(project: Project) -> None:
     (project.root / "goal.yaml").write_text(contract("trial", DONE, "{command: [sh, agent.sh]}"))
     ran = project.commit().loopd("run", "goal.yaml")
     before = ran.out.partition("attempt 1 ")[0]
-    assert re.search(r"budget\.attempts +20 +default", before), ran.out
-    assert re.search(r"budget\.time +4h +default", before)
-    assert re.search(r"budget\.cost +unlimited +default", before)
+    assert re.search(r"budget\.attempts +20 +\(default\)", before), ran.out
+    assert re.search(r"budget\.time +4h +\(default\)", before)
+    assert re.search(r"budget\.cost +unlimited +\(default\)", before)
 
 
 def _what_agent_04_writes() -> bytes:

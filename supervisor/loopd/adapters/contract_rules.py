@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
-from loopd.adapters.contract_yaml import Loc
 from loopd.adapters.registry import GROUP
 from loopd.domain.contract import Criterion, Goal
+from loopd.domain.written import Loc
 
 Fault = tuple[Loc, str]
 LARGEST_TEXT = 1024 * 1024  # bytes of a contract or an objective
@@ -166,5 +166,8 @@ def _label(root: Path, path: Path) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:  # one raised while reading does not name the file
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -73,13 +73,9 @@ class DiskSettings(Written):
 class Settings(BaseSettings):
     """What may be set outside of contracts. The names are those of the contract where it has them."""
 
+    # Not strict itself, its parts are: in strict mode the environment's source converts texts before they are parsed.
     model_config = SettingsConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
+        frozen=True, extra="forbid", allow_inf_nan=False, env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
     agent: Annotated[Agent | None, NoDecode] = Field(None, description="Who works when no one else is named.")

@@ -57,7 +57,7 @@ def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Comm
     """
     name, *rest = words
     if name not in commands:
-        raise UsageError(_unknown(name, commands, "command"))
+        raise UsageError(f"{_unknown(name, commands, 'command')}\nsee loopd --help")
     if {"--help", "-h"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         return _help(name)
     try:
@@ -109,5 +109,5 @@ def _options(context: Any) -> Iterator[str]:
 def _unknown(word: str, known: Any, what: str) -> str:
     options = sorted(name for name in known if what == "command" or name.startswith("-"))
     near = get_close_matches(word, options, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(options)}"
-    return f"there is no {what} {safe_line(word, 60)}; {hint}"
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no {what} {safe_line(word, 60)}{hint}"

@@ -130,9 +130,14 @@ def scope_of(agreement: Agreement) -> Scope:
 
 def contract_environment(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:
     """`environment.env` with `inherit` looked up; a variable that is not set stays unset."""
+    written = {name: value for name, value in goal.environment.env.items() if value != "inherit"}
+    return written | inherited(goal, environ)
+
+
+def inherited(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables the contract takes from loopd's own environment: passwords and the like, never shown."""
     wanted = goal.environment.env
-    given = {name: environ[name] for name, value in wanted.items() if value == "inherit" and name in environ}
-    return {**{name: value for name, value in wanted.items() if value != "inherit"}, **given}
+    return {name: environ[name] for name, value in wanted.items() if value == "inherit" and name in environ}
 
 
 def publisher(place: Place, folder: RunFolder, agreement: Agreement, run: Run) -> "Publisher":
@@ -195,7 +200,7 @@ def _run(
         ledger=ledger,
         workspace=workspace,
         containers=containers,
-        agent=agent_of(agreement),
+        agent=agent_of(agreement, folder.root),
         verifiers=CommandVerifiers(containers, clock, check_terms(agreement)),
         instructions=Prompts(template_folders(folder, goal)),
         requests=FolderRequests(folder.requests),
@@ -220,13 +225,15 @@ def _run(
             addable=goal.scope.add or (),
             protected=(*scope.protect, *scope.named),
         ),
+        secrets=tuple(value for value in inherited(goal, os.environ).values() if len(value) >= 8),
         weak=goal.verification == "workspace",
     )
 
 
-def agent_of(agreement: Agreement) -> Agent:
-    """The executor's agent."""
-    return agent_for(agreement.goal.executor, agreement.terms.root)
+def agent_of(agreement: Agreement, folder: Path | None = None) -> Agent:
+    """The executor's agent; with the run's folder, a scripted one plays the copy that was pinned there."""
+    pinned = folder / agreements.SCRIPT if folder and agreement.script else None
+    return agent_for(agreement.goal.executor, agreement.terms.root, pinned)
 
 
 def check_terms(agreement: Agreement) -> CheckTerms:

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from loopd.cli.account import tampered
-from loopd.cli.telling import exit_text, named, usage_text, verdict_line
+from loopd.cli.telling import exit_text, named, number_of, usage_text, verdict_line
 from loopd.cli.words import attempts_text, cost_text, local, span, time_text, tokens_text
 from loopd.domain.text import redact, safe_line
 
@@ -71,8 +71,8 @@ def _row(one: Mapping[str, Any], criteria: Sequence[str], *, open_: str) -> tupl
     held = f"{len(holding)} of {len(criteria)}" + (f": {', '.join(holding)}" if holding else "")
     outcome = "voided" if one["voided"] else (one["outcome"] or open_).replace("_", " ")
     took = span(one["exit"].get("duration_s", 0)) if one["exit"] else "-"
-    files = len(one["changed"])
-    return str(one["attempt"]), outcome, took, usage_text(one["usage"]) or "unknown", f"{files} files", held
+    files = number_of(len(one["changed"]), "file")
+    return str(one["attempt"]), outcome, took, usage_text(one["usage"]) or "unknown", files, held
 
 
 def _remarkable(one: Mapping[str, Any]) -> bool:

@@ -78,6 +78,7 @@ class Run:
     agent_env: Mapping[str, str]
     record: Record
     rules: Rules = field(default_factory=Rules)
+    secrets: tuple[str, ...] = ()  # values that no instruction may hold
     weak: bool = False  # `verification: workspace`
     met_before: bool = False  # a run of this very contract was met
     observers: Sequence[Callable[[Record, str, Mapping[str, Any]], None]] = ()

@@ -68,7 +68,9 @@ def screen(run: SampleRun, width: int, height: int, criteria: tuple[str, ...] = 
 
 
 def test_each_event_worth_telling_is_one_timestamped_line(tmp_path: Path) -> None:
-    lines = plain(typical(tmp_path))
+    told = plain(typical(tmp_path))
+    assert told[0].startswith(("setting ", "by default: "))
+    lines = told[told.index("run retry-client-k3f9 starts") :]
     assert lines[0] == "run retry-client-k3f9 starts"
     assert "before the first attempt 1 of 3 criteria hold" in lines
     assert "attempt 1 of 30 starts" in lines

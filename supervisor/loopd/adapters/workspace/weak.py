@@ -11,6 +11,7 @@ from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.furnish import weak_workplace
 from loopd.adapters.workspace.git import RunProgram
 from loopd.adapters.workspace.locks import release_stale_locks
+from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.prepared import remove_tree
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Difference, Entry
@@ -110,6 +111,10 @@ class WeakWorkspace:
                 put(place, path, content, self._plan.state / "displaced")
         return CheckTree(place, place, None, weak=True)
 
+    async def disk_bytes(self) -> int:
+        """See the port."""
+        return await size_on_disk(self._plan.state)
+
     async def rebuild(self) -> None:
         """Nothing is kept."""
 
@@ -123,6 +128,7 @@ class WeakWorkspace:
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""
+        self._kept.update(os.listdir(self._plan.state / "blobs"))  # a view was never prepared
         parts = (self._diff_of(change) for change in self._differences(old, new))
         whole = "".join(parts)
         return whole.encode(errors="backslashreplace")[:limit].decode(errors="ignore") if limit else whole
