@@ -83,6 +83,8 @@ async def test_the_helper_and_the_shim_hold_nothing_of_the_supervisor(tmp_path: 
     containers = OwnedContainers(helper, Containment.SUBREAPER)
     made = await containers.start(sh(tmp_path, "sleep 600"))
     shim = int(Path(f"/proc/{helper.pid}/task/{helper.pid}/children").read_text())
+    main = int(Path(f"/proc/{shim}/task/{shim}/children").read_text())
+    assert os.getsid(main) == os.getpgid(main) == main
     allowed = {"/dev/null", "anon_inode:[pidfd]"}
     for pid in (helper.pid, shim):
         assert os.getsid(pid) == pid

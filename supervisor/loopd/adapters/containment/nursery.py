@@ -107,9 +107,7 @@ def _detach(control: int) -> int:
     user's.
     """
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(
-            number, signal.SIG_DFL
-        )  # nohup and `&` leave signals ignored, which agents would inherit
+        signal.signal(number, signal.SIG_DFL)  # agents would inherit what nohup and `&` leave ignored
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the shims
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     os.setsid()
