@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import NoReturn
 
-from loopd.adapters.containment import channel, shim
+from loopd.adapters.containment import channel, procfs, shim
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -122,6 +122,7 @@ def _detach(control: int) -> int:
                 os.close(descriptor)
     _name("loopd-nursery")
     _become_subreaper()  # an orphan whose shim was killed stays below the supervisor; its zombie is reaped
+    procfs.boot_id()  # read once for all shims
     gc.disable()
     gc.freeze()
     return keep
