@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -17,6 +19,7 @@ from loopd.adapters.workspace.clean import CleanWorkspace
 from loopd.domain.errors import BlockedError, UsageError
 from loopd.domain.scope import scope_of
 from loopd.ports.workspace import SetupError, Workspace
+from plain_containers import PlainContainers
 from trees import SEARCH_PATH, bench, files_of, git, project, verify, write
 
 pytestmark = pytest.mark.anyio
