@@ -11,6 +11,9 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from loopd.adapters.contract_reference import contract_reference, settings_reference
+from loopd.adapters.contract_schema import schema_text
+
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "requirements.md"
 
@@ -54,7 +57,12 @@ def table() -> str:
 
 def main(argv: list[str]) -> int:
     """Write what differs, or only name it."""
-    makers: dict[Path, Callable[[], str]] = {TABLE: table}
+    makers: dict[Path, Callable[[], str]] = {
+        TABLE: table,
+        ROOT / "docs" / "contract.md": contract_reference,
+        ROOT / "docs" / "settings.md": settings_reference,
+        ROOT / "goals" / "schema.json": schema_text,
+    }
     stale = []
     for path, make in makers.items():
         text = make()

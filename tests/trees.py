@@ -61,7 +61,7 @@ class Bench:
 
 def bench(root: Path, state: Path, **more: Any) -> Bench:
     """A plan for `root` with its state in `state`."""
-    return Bench(WorkspacePlan(root, state, "k3f9", "retry", SEARCH_PATH, **more))
+    return Bench(WorkspacePlan(root, state, "k3f9", "retry", more.pop("search_path", SEARCH_PATH), **more))
 
 
 def verify(tree: CheckTree, *argv: str, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -83,8 +83,10 @@ def test_a_package_is_mended_in_the_third_attempt_through_loopd(package: Package
     done = _loopd("run", f"goals/{package.key}.yaml", "--json", folder=tree, state=tmp_path / "state")
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    report = json.loads(done.stdout)
-    assert (report["state"], report["attempt"]) == ("met", 3)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[-1]["kind"], events[-1]["data"]["state"]) == ("run.ended", "met")
+    assert sum(event["kind"] == "attempt.ended" for event in events) == 3
     assert _verdicts(tmp_path / "state", fresh=False) == {
         1: {"fixed": "fail", "suite": "pass"},  # nothing was done
         2: {"fixed": "fail", "suite": "fail"},  # rejected: worse than before

@@ -17,7 +17,7 @@ from loopd.adapters.verifiers.command import CheckTerms, CommandVerifiers
 from loopd.domain.contract import Criterion
 from loopd.domain.errors import BlockedError
 from loopd.domain.verdict import Status
-from loopd.ports.processes import Bind, Sandbox
+from loopd.ports.processes import Bind, ProcessSpec, Sandbox
 from loopd.ports.verifier import CheckContext
 from loopd.ports.workspace import CheckTree
 
@@ -123,7 +123,7 @@ def test_h7_empty_output_is_no_reason_for_anything(verifiers, context):
     assert check(verifiers, criterion(["false"]), context).summary == "exit 1"
 
 
-def test_output_is_kept_raw_and_a_process_left_behind_is_ended_and_flagged(verifiers, context):
+def test_pipe_5_output_is_kept_raw_and_a_process_left_behind_is_ended_and_flagged(verifiers, context):
     """Bytes as they came; a daemon of the check does not outlive it."""
     code = (
         "import os, subprocess; os.write(1, b'\\x1b[31m\\xff\\n'); os.write(2, b'err')\n"
@@ -151,6 +151,16 @@ def test_a_check_gets_its_tree_a_short_environment_and_a_private_home(verifiers,
     assert stdin == ""
     assert argv == [f"{context.folder}/out/x", str(context.tree.path), "{other}"]
     assert not Path(home).exists()
+
+
+def test_variables_that_the_contract_names_are_handed_over(context):
+    """They come last, so the contract can also replace a default."""
+    containers = OwnedContainers()
+    terms = CheckTerms(SEARCH_PATH, os.environ, extra_env={"DATABASE_URL": "sqlite://", "CI": "false"})
+    code = "import os; raise SystemExit((os.environ['DATABASE_URL'], os.environ['CI']) != ('sqlite://', 'false'))"
+    verdict = check(CommandVerifiers(containers, SystemClock(), terms), criterion(code), context)
+    containers.close()
+    assert verdict.status is Status.PASS
 
 
 def test_baseline_and_sealed_are_filled_in_or_are_an_error(verifiers, context, tmp_path):
@@ -273,8 +283,27 @@ def test_several_runs_that_disagree_are_flaky_and_the_deciding_output_is_kept(ve
     assert (context.folder / "stdout.log").read_text() == "run 1\n"
 
 
-def test_a_check_repeated_after_a_crash_starts_from_a_fresh_folder(verifiers, context):
-    """Whatever a dead supervisor's check left in the folder is ended and removed."""
+def test_a_check_left_by_a_dead_supervisor_is_ended_before_it_is_repeated(verifiers, context):
+    """The same folder and marker: adopted, ended, made anew."""
+    context.folder.mkdir()
+    waits = ("/bin/sh", "-c", "echo $$ > pid.new && mv pid.new pid; exec sleep 600")
+    spec = ProcessSpec(context.folder, waits, context.tree.path, {"PATH": SEARCH_PATH}, context.marker)
+    pid = context.tree.path / "pid"
+
+    async def repeated():
+        await verifiers._containers.start(spec)
+        with anyio.fail_after(30):
+            while not pid.exists():
+                await anyio.sleep(0.01)
+        return await verifiers.check(criterion(["true"]), context)
+
+    assert anyio.run(repeated).status is Status.PASS
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_a_check_that_is_repeated_starts_from_a_fresh_folder(verifiers, context):
+    """Nothing of the check before is in {out}."""
     leave = criterion("import sys; open(sys.argv[1] + '/mark', 'w')".replace("sys.argv[1]", "'{out}'"))
     check(verifiers, leave, context)
     look = criterion("import os; raise SystemExit(len(os.listdir('{out}')))")

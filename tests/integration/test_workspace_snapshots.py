@@ -30,11 +30,23 @@ async def test_snapshot_is_the_same_until_something_changes(tmp_path: Path) -> N
     assert (await workspace.snapshot()).tree == baseline
 
 
-async def test_snapshot_takes_names_with_spaces_newlines_dashes_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+async def test_snapshot_takes_names_with_spaces_newlines_dashes_and_bytes_that_are_no_text(
+    tmp_path: Path,
+) -> None:
     root = project(tmp_path / "p")
     workspace = bench(root, tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline
-    names = ["a b", "new\nline", "-dash", "--stdin", "bad\udcff", "ümlaut", 'quo"te', "back\\slash", ":(glob)x"]
+    names = [
+        "a b",
+        "new\nline",
+        "-dash",
+        "--stdin",
+        "bad\udcff",
+        "ümlaut",
+        'quo"te',
+        "back\\slash",
+        ":(glob)x",
+    ]
     for name in names:
         (root / name).write_text("x")
     taken = await workspace.snapshot()
@@ -109,13 +121,18 @@ async def test_ignore_rules_are_those_of_the_baseline(tmp_path: Path) -> None:
     assert set(await workspace.changed_paths(baseline, taken.tree)) == expected
 
 
-async def test_folders_that_ignore_themselves_are_left_out_before_and_after_the_baseline(tmp_path: Path) -> None:
+async def test_folders_that_ignore_themselves_are_left_out_before_and_after_the_baseline(
+    tmp_path: Path,
+) -> None:
     root = project(tmp_path / "p")
     write(root, {".venv/.gitignore": "*\n", ".venv/bin/python": "x", "a/b/.gitignore": "*", "a/b/c/d": "x"})
     workspace = bench(root, tmp_path / "s").open()
     prepared = await workspace.prepare()
     assert prepared.files == 2
-    write(root, {".pytest_cache/.gitignore": "# made by a tool\n*\n", ".pytest_cache/v/x": "x", ".venv/new": "x"})
+    write(
+        root,
+        {".pytest_cache/.gitignore": "# made by a tool\n*\n", ".pytest_cache/v/x": "x", ".venv/new": "x"},
+    )
     assert (await workspace.snapshot()).tree == prepared.baseline
 
 
@@ -150,7 +167,9 @@ async def test_nested_repositories_are_plain_files(tmp_path: Path) -> None:
     assert changed == ("later/l", "nested/inner/h", "nested/new")
 
 
-async def test_filters_hooks_and_line_ends_of_the_users_git_never_run_nor_change_bytes(tmp_path: Path) -> None:
+async def test_filters_hooks_and_line_ends_of_the_users_git_never_run_nor_change_bytes(
+    tmp_path: Path,
+) -> None:
     root = project(tmp_path / "p")
     witness = tmp_path / "ran"
     for key, value in {

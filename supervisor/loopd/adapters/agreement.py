@@ -22,6 +22,8 @@ from loopd.engine.run import Timers
 
 FORMAT = 1
 NAME = "agreement.json"
+TEXT = "contract.yaml"
+SCRIPT = "script.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Agreement:
     goal: Goal
     text: str
     terms: Terms
+    script: str = ""  # of a scripted agent
 
 
 _TERMS = TypeAdapter(Terms)
@@ -68,7 +71,7 @@ def content(agreement: Agreement) -> bytes:
     """The file's bytes."""
     terms: dict[str, Any] = _TERMS.dump_python(agreement.terms, mode="json")
     goal = agreement.goal.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text}
+    whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text, "script": agreement.script}
     return json.dumps(whole, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
 
 
@@ -76,14 +79,17 @@ def keep(folder: Path, agreement: Agreement) -> None:
     """Write it into the run's folder, durably. Raises `StateError`."""
     try:
         write_whole(folder / NAME, content(agreement))
-        write_whole(folder / "contract.yaml", agreement.text.encode("utf-8", "surrogateescape"))
+        write_whole(folder / TEXT, agreement.text.encode("utf-8", "surrogateescape"))
+        if agreement.script:
+            write_whole(folder / SCRIPT, agreement.script.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise StateError(f"{folder / NAME} cannot be written: {error.strerror}") from error
 
 
 def pins(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of an agreement as they lie there now, to notice later changes."""
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (NAME, "contract.yaml")}
+    there = [name for name in (NAME, TEXT, SCRIPT) if (folder / name).is_file()]
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in there}
 
 
 def recall(folder: Path) -> Agreement:
@@ -94,7 +100,7 @@ def recall(folder: Path) -> Agreement:
         if whole["format"] != FORMAT:
             raise StateError(f"{path} has format {whole['format']}; this loopd reads format {FORMAT}, use a newer one")
         goal = Goal.model_validate(whole["goal"], context=RESOLVED)
-        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]))
+        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]), whole["script"])
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}; the run cannot be resumed") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -19,11 +19,12 @@ from loopd.adapters.contract_rules import (
     read_text,
     workspace_faults,
 )
-from loopd.adapters.contract_yaml import Document, Loc, Place, read_yaml
+from loopd.adapters.contract_yaml import Document, Place, read_yaml
 from loopd.domain.availability import unavailable
 from loopd.domain.consistency import inconsistencies, named
 from loopd.domain.contract import Goal, digest
 from loopd.domain.errors import ContractError, Problem
+from loopd.domain.written import Loc
 
 _MOST_PROBLEMS = 100
 # Stand in for what is missing or wrong, so that the rest can be checked in the same go.
@@ -206,7 +207,7 @@ def _leave_out(loc: Loc, data: dict[str, Any]) -> None:
     cut: tuple[dict[str, Any], str] | None = None
     for depth, part in enumerate(loc):
         if isinstance(below, list) and isinstance(part, int) and part < len(below):
-            if loc[:depth] == ("criteria",) and loc[depth + 1 :] in _VERIFIER_LOCS:
+            if loc[:depth] == ("criteria",) and loc[depth + 1 : depth + 2] in _VERIFIER_LOCS:
                 below[part] = _verified_by_standin(below[part])
                 return
             below = below[part]

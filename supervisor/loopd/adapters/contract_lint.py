@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from loopd.adapters.contract_file import Loaded
 from loopd.adapters.contract_rules import matches
-from loopd.adapters.contract_yaml import Loc
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.errors import Problem
 from loopd.domain.quantities import format_duration
+from loopd.domain.written import Loc
 
 Warned = tuple[Loc, str]
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})

@@ -8,13 +8,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from loopd.adapters.contract_shape import homes, key_at
-from loopd.adapters.contract_yaml import Loc, Place, dotted
+from loopd.adapters.contract_yaml import Place, dotted
 from loopd.domain.consistency import did_you_mean, nearest
 from loopd.domain.contract import METRIC, Goal
 from loopd.domain.environment import VARIABLE
 from loopd.domain.errors import Problem
 from loopd.domain.quantities import kind_of
-from loopd.domain.written import NAME, NOT_BLANK, SLUG
+from loopd.domain.written import NAME, NOT_BLANK, SLUG, Loc
 
 _TURNS = "write attempts: N for the run, or attempt: {turns: N} for the agent's own limit in each attempt"
 # Keys people reach for, and what they mean here.

@@ -38,13 +38,11 @@ def write_contract(wish: Wish) -> tuple[Path, str]:
     written, and `StateError` when it cannot be written.
     """
     objective = _objective(wish)
-    cwd = wish.cwd.resolve()
-    folder = find_workspace(cwd / "contract", None) / FOLDER
+    folder = find_workspace(wish.cwd.resolve() / "contract", None) / FOLDER
     name = wish.name or _name_from(objective)
-    text, beside = _composed(wish, objective, name, folder)
-    _must_hold(text if wish.prompt_file or not beside else _composed(wish, "standin", name, folder)[0], folder)
+    _must_hold(_composed(wish, "objective: standin", name, folder), folder)
     try:
-        return _kept(folder, name, text, beside)
+        return _kept(wish, objective, name, folder)
     except OSError as error:
         raise StateError(f"the contract cannot be written to {folder}: {error.strerror}") from error
 
@@ -76,15 +74,9 @@ def _name_from(objective: str) -> str:
     return "-".join(words)[:40].rstrip("-")
 
 
-def _composed(wish: Wish, objective: str, name: str, folder: Path) -> tuple[str, str | None]:
-    """The contract's text, and the words that need a file of their own (None when they do not)."""
-    beside = None
-    if wish.prompt_file is not None:
-        said = f"objective: {{file: {_scalar(_from(folder, wish.cwd / wish.prompt_file))}}}"
-    else:
-        said = _written(objective) or f"objective: {{file: {name}.md}}"
-        beside = None if _written(objective) else objective
-    lines = [f"goal: {name}", said]
+def _composed(wish: Wish, said: str, name: str, folder: Path) -> str:
+    """The contract's text; `said` is the line or block of its objective."""
+    lines = [f"goal: {_scalar(name)}", said]
     if not (folder.parent / ".git").exists():
         lines.append("workspace: ..")
     lines += ["criteria:", *(f"  - run: {_scalar(check)}" for check in wish.checks)]
@@ -93,7 +85,7 @@ def _composed(wish: Wish, objective: str, name: str, folder: Path) -> tuple[str,
     if wish.command:
         words = ", ".join(_scalar(word) for word in _command(wish, folder))
         lines.append(f"agent: {{command: [{words}]}}")
-    return "\n".join([*lines, ""]), beside
+    return "\n".join([*lines, ""])
 
 
 def _command(wish: Wish, folder: Path) -> list[str]:
@@ -165,18 +157,28 @@ def _must_hold(text: str, folder: Path) -> None:
         raise ContractError(tuple(Problem(problem.message) for problem in error.problems)) from None
 
 
-def _kept(folder: Path, name: str, text: str, beside: str | None) -> tuple[Path, str]:
+def _kept(wish: Wish, objective: str, name: str, folder: Path) -> tuple[Path, str]:
     """Write under the first name that is free, or that holds the very same already."""
     folder.mkdir(exist_ok=True)
     for count in range(1, _MOST_NAMES):
         chosen = name if count == 1 else f"{name}-{count}"
-        contract = text.replace(f"goal: {name}\n", f"goal: {chosen}\n", 1)
-        contract = contract.replace(f"{{file: {name}.md}}", f"{{file: {chosen}.md}}", 1) if beside else contract
-        files = {folder / f"{chosen}.yaml": contract.encode()}
-        if beside is not None:
-            files = {folder / f"{chosen}.md": beside.encode()} | files
-        if all(not path.exists() or path.read_bytes() == content for path, content in files.items()):
-            for path, content in files.items():
-                write_whole(path, content, mode=0o644)
-            return folder / f"{chosen}.yaml", contract
+        path = folder / f"{chosen}.yaml"
+        files = _files(wish, objective, chosen, path)
+        if all(not file.exists() or file.read_bytes() == content for file, content in files.items()):
+            for file, content in files.items():
+                write_whole(file, content, mode=0o644)
+            return path, files[path].decode()
     raise UsageError(f"{folder} holds too many contracts named {name}; choose a name")
+
+
+def _files(wish: Wish, objective: str, name: str, path: Path) -> dict[Path, bytes]:
+    """What is to be written: the contract last, so that it never names a file that is not there."""
+    if wish.prompt_file is not None:
+        said = f"objective: {{file: {_scalar(_from(path.parent, wish.cwd / wish.prompt_file))}}}"
+    elif (inside := _written(objective)) is not None:
+        said = inside
+    else:
+        said = f"objective: {{file: {_scalar(f'{name}.md')}}}"
+        beside = {path.with_suffix(".md"): objective.encode()}
+        return beside | {path: _composed(wish, said, name, path.parent).encode()}
+    return {path: _composed(wish, said, name, path.parent).encode()}

@@ -16,12 +16,12 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
 from loopd.domain.errors import ContractError, Problem
-
-Loc = tuple[str | int, ...]
+from loopd.domain.written import Loc
 
 # Measured: 300,000 nested "[" keep the parser busy for minutes, and 200 KB of text in one block take 0.1 s.
 _DEEPEST = 40
 _MOST_VALUES = 20_000
+_MOST_PROBLEMS = 100
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -79,6 +79,8 @@ class _Builder:
     def problem(self, event: Any, message: str) -> None:
         mark = event.start_mark
         self.problems.append(Problem(message, self.file, mark.line + 1, mark.column + 1))
+        if len(self.problems) >= _MOST_PROBLEMS:
+            raise ContractError((*self.problems, Problem("the rest was not read")))
 
     def stop(self, event: Any, message: str) -> None:
         self.problem(event, message)

@@ -75,7 +75,7 @@ class Prompts:
 
 
 def _cut_after(text: str, objective: str, cap_bytes: int) -> str:
-    before, found, after = text.partition(objective)
+    before, found, after = text.partition(f"\n{objective}")
     if not found:
         return head_and_tail(text, cap_bytes)
     return before + found + head_and_tail(after, cap_bytes - len((before + found).encode()))

@@ -13,8 +13,10 @@ from loopd.ports.agent import Agent
 GROUP = "loopd.agents"  # an entry point is a callable (role, folder) -> Agent
 
 
-def agent_for(role: Role, folder: Path) -> Agent:
+def agent_for(role: Role, folder: Path, pinned_script: Path | None = None) -> Agent:
     """The agent of a role. `folder` is the contract's: scripts and programs with a slash are found from there.
+
+    `pinned_script` is the run's own copy of a scripted agent's file, read instead of it.
 
     Raises `ContractError` for a name that nothing provides and for a script that is wrong, `BlockedError` when an
     installed agent cannot be loaded.
@@ -23,7 +25,7 @@ def agent_for(role: Role, folder: Path) -> Agent:
     if choice is None:
         raise ContractError((Problem("no agent is named; write agent: {command: [PROGRAM, ARG]}"),))
     if choice.scripted is not None:
-        return ScriptedAgent(folder / choice.scripted)
+        return ScriptedAgent(folder / choice.scripted, pinned_script)
     if choice.command is not None:
         return CommandAgent(choice, folder, role.args)
     return _installed(str(choice.name), role, folder)

@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource
 
 from loopd.adapters.contract_file import Loaded
 from loopd.adapters.contract_problems import Places, problems_of
-from loopd.adapters.contract_yaml import Loc, Place, dotted
+from loopd.adapters.contract_yaml import Place, dotted
 from loopd.adapters.settings_model import (
     FLAGS,
     OWN_VARIABLES,
@@ -28,9 +28,10 @@ from loopd.adapters.settings_model import (
     shown,
     variable,
 )
-from loopd.domain.consistency import did_you_mean
+from loopd.domain.consistency import nearest
 from loopd.domain.contract import Goal
 from loopd.domain.errors import ContractError, Problem
+from loopd.domain.written import Loc
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def resolve(
     settings = {name: _strongest(name, layers) for name in _NAMES}
     if isinstance(user, UserSettings):
         settings |= _under_ceiling(settings, user.ceiling, _short(user_path, environ), problems)
-    if settings["agent"].value is None:
+    if settings["agent"].value is None and not problems:
         problems.append(_no_agent(loaded))
     if problems:
         raise ContractError(tuple(problems))
@@ -160,8 +161,9 @@ def _environment_layer(environ: Mapping[str, str], problems: list[Problem]) -> _
     known = {variable(name): name for name in _NAMES}
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and name not in OWN_VARIABLES}
     for name in sorted(set(given) - set(known)):
-        near = did_you_mean(name, known)
-        problems.append(Problem(f"environment: there is no setting {name}{near or '; unset it'}"))
+        near = nearest(name.removeprefix(PREFIX), [setting.removeprefix(PREFIX) for setting in known])
+        mend = f"did you mean {PREFIX}{near}?" if near else "unset it"
+        problems.append(Problem(f"environment: there is no setting {name}; {mend}"))
     source = _Environment({name: text for name, text in given.items() if name in known})
     sources = {name: f"environment {variable(name)}" for name in _NAMES}
     return _layer(_typed(source()), Settings, sources, problems)[1]

@@ -14,7 +14,7 @@ PROJECT_FILE = "loopd.toml"
 PREFIX = "LOOPD_"
 # Variables of loopd's own that are no settings of a run.
 OWN_VARIABLES = frozenset(
-    f"{PREFIX}{name}" for name in ("STATE", "MARKER", "CONTEXT", "USAGE_FILE", "ATTEMPT", "INBOX", "CHAOS", "NO_SKIP")
+    f"{PREFIX}{name}" for name in ("STATE", "MARKER", "CONTEXT", "USAGE_FILE", "CHAOS", "NO_SKIP")
 )
 FLAGS: Mapping[str, str] = {
     "agent": "--agent",
@@ -22,11 +22,6 @@ FLAGS: Mapping[str, str] = {
     "budget.attempts": "--attempts",
     "budget.time": "--time",
     "budget.cost": "--cost",
-    "budget.tokens": "--tokens",
-    "budget.attempt.time": "--attempt-time",
-    "budget.attempt.idle": "--idle",
-    "budget.attempt.cost": "--attempt-cost",
-    "containment": "--containment",
 }
 
 
@@ -73,13 +68,9 @@ class DiskSettings(Written):
 class Settings(BaseSettings):
     """What may be set outside of contracts. The names are those of the contract where it has them."""
 
+    # Not strict itself, its parts are: in strict mode the environment's source converts texts before they are parsed.
     model_config = SettingsConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
+        frozen=True, extra="forbid", allow_inf_nan=False, env_prefix=PREFIX, env_nested_delimiter="__"
     )
 
     agent: Annotated[Agent | None, NoDecode] = Field(None, description="Who works when no one else is named.")

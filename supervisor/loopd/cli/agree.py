@@ -46,7 +46,19 @@ def agree(contract: Path, flags: Flags) -> Agreement:
     """The contract and the settings that hold for it. Raises `ContractError`; starts nothing."""
     loaded = load_contract(contract)
     effective = resolve(loaded, flags=flags.texts(), environ=os.environ)
-    return Agreement(effective.goal, loaded.text, terms_of(loaded, effective, with_changes=flags.with_changes))
+    terms = terms_of(loaded, effective, with_changes=flags.with_changes)
+    return Agreement(effective.goal, loaded.text, terms, script_of(effective.goal, loaded.root))
+
+
+def script_of(goal: Goal, root: Path) -> str:
+    """The text of a scripted agent's file, which is pinned; "" for every other agent."""
+    agent = goal.executor.agent
+    if agent is None or agent.scripted is None:
+        return ""
+    try:
+        return (root / agent.scripted).read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"the script {agent.scripted} cannot be read: {error.strerror}") from None
 
 
 def meant(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -49,16 +50,18 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-def invoke(words: list[str], nursery: object = None) -> int:
+def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Command] = COMMANDS) -> int:
     """Run one command line; the exit status. `nursery` reaches the command as `typer.Context.obj`.
 
     What the command line says wrongly is one message and status 2, before the command begins.
     """
     name, *rest = words
-    if name not in COMMANDS:
-        raise UsageError(_unknown(name, COMMANDS, "command"))
+    if name not in commands:
+        raise UsageError(f"{_unknown(name, commands, 'command')}\nsee loopd --help")
+    if {"--help", "-h"} & set(rest[: rest.index("--")] if "--" in rest else rest):
+        return _help(name)
     try:
-        result = build(name, COMMANDS[name].target).main(
+        result = build(name, commands[name].target).main(
             args=rest, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery
         )
     except _BadUsage as error:
@@ -68,6 +71,11 @@ def invoke(words: list[str], nursery: object = None) -> int:
     finally:
         sys.stdout.flush()
     return result if isinstance(result, int) else 0
+
+
+def _help(name: str) -> int:
+    print((Path(__file__).parent / "help" / f"{name}.txt").read_text(encoding="utf-8"), end="")
+    return 0
 
 
 def build(name: str, target: str) -> Any:
@@ -100,6 +108,6 @@ def _options(context: Any) -> Iterator[str]:
 
 def _unknown(word: str, known: Any, what: str) -> str:
     options = sorted(name for name in known if what == "command" or name.startswith("-"))
-    near = get_close_matches(word, options, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(options)}"
-    return f"there is no {what} {safe_line(word, 60)}; {hint}"
+    near = get_close_matches(word, options, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no {what} {safe_line(word, 60)}{hint}"

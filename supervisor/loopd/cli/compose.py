@@ -13,6 +13,7 @@ from loopd.adapters.clock import SystemClock
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.environment import agent_environment
 from loopd.adapters.containment.nursery import Nursery
+from loopd.adapters.disk import FolderDisk
 from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger
 from loopd.adapters.liveness import start_time
 from loopd.adapters.pins import PinnedFiles
@@ -29,6 +30,7 @@ from loopd.domain.contract import Goal
 from loopd.domain.record import Record, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
+from loopd.domain.scope import scope_of as scope_as_stated
 from loopd.domain.status import status
 from loopd.engine.run import Ports, Rules, Run
 from loopd.ports.agent import Agent
@@ -124,15 +126,20 @@ def workspace_of(folder: RunFolder, agreement: Agreement, containers: Containers
 def scope_of(agreement: Agreement) -> Scope:
     """The contract's scope with its defaults, and what the contract itself needs protected."""
     written, terms = agreement.goal.scope, agreement.terms
-    scope = Scope(add=written.add or (), protect=(*written.protect, *terms.references), named=terms.protected)
-    return scope if written.allow is None else replace(scope, allow=written.allow)
+    protect = (*written.protect, *terms.references)
+    return scope_as_stated(allow=written.allow, add=written.add, protect=protect, named=terms.protected)
 
 
 def contract_environment(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:
     """`environment.env` with `inherit` looked up; a variable that is not set stays unset."""
+    written = {name: value for name, value in goal.environment.env.items() if value != "inherit"}
+    return written | inherited(goal, environ)
+
+
+def inherited(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables the contract takes from loopd's own environment: passwords and the like, never shown."""
     wanted = goal.environment.env
-    given = {name: environ[name] for name, value in wanted.items() if value == "inherit" and name in environ}
-    return {**{name: value for name, value in wanted.items() if value != "inherit"}, **given}
+    return {name: environ[name] for name, value in wanted.items() if value == "inherit" and name in environ}
 
 
 def publisher(place: Place, folder: RunFolder, agreement: Agreement, run: Run) -> "Publisher":
@@ -195,11 +202,12 @@ def _run(
         ledger=ledger,
         workspace=workspace,
         containers=containers,
-        agent=agent_of(agreement),
+        agent=agent_of(agreement, folder.root),
         verifiers=CommandVerifiers(containers, clock, check_terms(agreement)),
         instructions=Prompts(template_folders(folder, goal)),
         requests=FolderRequests(folder.requests),
         pins=PinnedFiles(folder.root, agreements.pins(folder.root)),
+        disk=FolderDisk(folder.root),
         outputs=Tail,
         read_ends=read_ends,
     )
@@ -220,13 +228,15 @@ def _run(
             addable=goal.scope.add or (),
             protected=(*scope.protect, *scope.named),
         ),
+        secrets=tuple(value for value in inherited(goal, os.environ).values() if len(value) >= 8),
         weak=goal.verification == "workspace",
     )
 
 
-def agent_of(agreement: Agreement) -> Agent:
-    """The executor's agent."""
-    return agent_for(agreement.goal.executor, agreement.terms.root)
+def agent_of(agreement: Agreement, folder: Path | None = None) -> Agent:
+    """The executor's agent; with the run's folder, a scripted one plays the copy that was pinned there."""
+    pinned = folder / agreements.SCRIPT if folder and agreement.script else None
+    return agent_for(agreement.goal.executor, agreement.terms.root, pinned)
 
 
 def check_terms(agreement: Agreement) -> CheckTerms:

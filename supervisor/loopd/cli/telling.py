@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import wrap
 from typing import Any
 
 from loopd.cli.words import count, span, until, usd
@@ -80,6 +81,17 @@ def number_of(amount: int, thing: str) -> str:
     return f"{amount} {thing}" if amount == 1 else f"{amount} {thing}s"
 
 
+def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
+    """The settings that hold, each with who said so; what nobody said is a default, told in a few lines."""
+    settings = data.get("settings", ())
+    said = [
+        f"setting {one['name']}: {one['value']} ({one['source']})" for one in settings if one["source"] != "default"
+    ]
+    rest = [f"{one['name']} {one['value']}" for one in settings if one["source"] == "default"]
+    by_default = wrap(f"by default: {' · '.join(rest)}", 100, break_on_hyphens=False) if rest else []
+    return [Line(row) for row in (*said, *by_default)]
+
+
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     return f"run {record.run} {'goes on' if data.get('resumed') else 'starts'}"
 
@@ -99,7 +111,8 @@ def _baseline(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 def _preflight(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     verdicts = record.baseline_verdicts.values()
     held = sum(verdict.status == "pass" for verdict in verdicts)
-    return f"before the first attempt {held} of {len(verdicts)} criteria hold"
+    lines = [f"before the first attempt {held} of {len(verdicts)} criteria hold", data.get("forecast", "")]
+    return [Line(line) for line in lines]
 
 
 def _edited(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
@@ -119,7 +132,8 @@ def _voided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 
 def _ended(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     left, reason = data.get("exit", {}), data.get("reason", "")
-    facts = [f"after {span(left.get('duration_s', 0))}", reason or exit_text(left), usage_text(data.get("usage"))]
+    took = left.get("duration_s", 0)
+    facts = [f"after {span(took)}" if took >= 1 else "", reason or exit_text(left), usage_text(data.get("usage"))]
     outcome = str(data["outcome"]).replace("_", " ")
     tone = "" if outcome == "finished" else "warn"
     lines = [Line(f"attempt {data['attempt']} ended: {outcome}, {', '.join(fact for fact in facts if fact)}", tone)]
@@ -156,9 +170,7 @@ def _decided(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     reason, decision = data["reason"], data["decision"]
     pause = f"; next attempt at {until(data['wait_until'], teller.now())}" if data.get("wait_until") else ""
     match decision:
-        case "met":
-            return [Line(f"met: {reason}", "good")]
-        case "stop":
+        case "met" | "stop":
             return ()  # told when the run ends
         case "escalate":
             return [Line(f"stuck: {reason}; the next attempt is told anew ({data['rung']}){pause}", "warn")]
@@ -215,6 +227,7 @@ def _next(teller: Teller, record: Record) -> str:
 
 
 _SAYINGS: Mapping[str, Callable[[Teller, Record, Mapping[str, Any]], Said]] = {
+    "run.opened": _opened,
     "run.started": _started,
     "tree.prepared": _prepared,
     "baseline.verdict": _baseline,

@@ -38,8 +38,8 @@ def paint(text: str, colour: str | None, *, on: bool) -> str:
 def clean(value: object, limit: int = 200) -> str:
     """One printable line. The slow path is for text that could act on a terminal, and for bare surrogates."""
     text = str(value)
-    if text.isprintable() and len(text) <= limit:
-        return text
+    if text.isprintable():
+        return text if len(text) <= limit else text[: limit - 1] + "…"
     from loopd.domain.text import safe_line
 
     return safe_line(text, limit)

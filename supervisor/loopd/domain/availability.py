@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from loopd.domain.contract import Goal
+from loopd.domain.written import Loc
 
-Loc = tuple[str | int, ...]
 Built = Callable[[Any], bool]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from loopd.domain.attempt import Usage
 
 FIRST_RESERVE_SHARE = 0.1  # of the cost or token budget, while no attempt has told what one costs
+PRICED_ENOUGH = 2  # attempts that told their cost, before the cheapest of them says what a launch costs at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Spent:
     tokens_known: bool = False
     partial: bool = False
     estimated: bool = False
-    cheapest_usd: float | None = None  # the cheapest and the dearest attempt that told its cost
+    priced: int = 0  # attempts that told their cost and were not cut short
+    cheapest_usd: float | None = None  # the cheapest of those, and the dearest that told its cost at all
     dearest_usd: float | None = None
     most_tokens: int | None = None
 
@@ -67,14 +69,15 @@ def reserve(allowance: Allowance, spent: Spent) -> Reserve | Limit:
 
 
 def exhausted_by(allowance: Allowance, spent: Spent) -> Limit | None:
-    """The first budget that is used up; one that buys not even the cheapest attempt so far counts as used up."""
+    """The first budget that is used up; one that buys not even the cheapest of several attempts is used up."""
     if spent.attempts >= allowance.attempts:
         return Limit("attempts", f"{spent.attempts} of {allowance.attempts} attempts are used")
     if spent.time_s >= allowance.time_s:
         return Limit("time", f"{spent.time_s:.0f} of {allowance.time_s:.0f} s are used")
     if allowance.cost_usd is not None:
         left = allowance.cost_usd - spent.cost_usd
-        if left <= 1e-9 or left + 1e-9 < (spent.cheapest_usd or 0.0):
+        cheapest = spent.cheapest_usd if spent.cheapest_usd and spent.priced >= PRICED_ENOUGH else 0.0
+        if left <= 1e-9 or left + 1e-9 < cheapest:
             return Limit("cost", _cost_text(left, allowance.cost_usd, spent))
     if allowance.tokens is not None and spent.tokens >= allowance.tokens:
         return Limit("tokens", f"{spent.tokens} of {allowance.tokens} tokens are used")
@@ -86,7 +89,7 @@ def settle(spent: Spent, reserved: Reserve, usage: Usage | None, *, attempts: in
     usage = usage or Usage()
     cost = usage.cost_usd if usage.cost_usd is not None else reserved.cost_usd
     tokens = usage.tokens if usage.tokens is not None else reserved.tokens
-    told = usage.cost_usd
+    told, whole = usage.cost_usd, None if usage.partial else usage.cost_usd
     guessed = (usage.cost_usd is None and cost is not None) or (usage.tokens is None and tokens is not None)
     return replace(
         spent,
@@ -97,7 +100,8 @@ def settle(spent: Spent, reserved: Reserve, usage: Usage | None, *, attempts: in
         tokens_known=spent.tokens_known or tokens is not None,
         partial=spent.partial or usage.partial,
         estimated=spent.estimated or usage.estimated or guessed,
-        cheapest_usd=_extreme(min, spent.cheapest_usd, None if usage.partial else told),
+        priced=spent.priced + (whole is not None),
+        cheapest_usd=_extreme(min, spent.cheapest_usd, whole),
         dearest_usd=_extreme(max, spent.dearest_usd, told),
         most_tokens=max(spent.most_tokens or 0, usage.tokens or 0) or None,
     )

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 
 from loopd.domain.contract import Criterion, Goal
+from loopd.domain.written import Loc
 
-Loc = tuple[str | int, ...]
 Fault = tuple[Loc, str]
 
 PLACEHOLDERS = ("{out}", "{sealed}", "{baseline}", "{tree}")

@@ -29,7 +29,7 @@ def settings_kept(path: str, old: bytes | None, new: bytes | None) -> bool | Non
         return None
     try:
         return compare(old or b"", new or b"")
-    except (ValueError, configparser.Error, RecursionError):
+    except (ValueError, TypeError, AttributeError, configparser.Error, RecursionError):
         return False
 
 

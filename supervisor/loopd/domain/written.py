@@ -15,6 +15,7 @@ from loopd.domain import quantities
 
 T = TypeVar("T")
 RESOLVED = "resolved"  # validation context of a contract that was read before: quantities are numbers already
+Loc = tuple[str | int, ...]  # where a value stands: ("criteria", 0, "timeout")
 
 
 class Written(BaseModel):
@@ -96,8 +97,9 @@ def _regex(value: str) -> str:
 Pattern = Annotated[Text, AfterValidator(_regex)]
 
 # Quoted parts and escapes are skipped; what is left over is what a shell would act upon.
-_SHELL = re.compile(r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$[\w{(])""", re.S)
-_EXPANDED = re.compile(r"(?<!\\)(`|\$[\w{(])")
+_QUOTED = r"""'[^']*'|\\.|"(?P<quoted>(?:[^"\\]|\\.)*)\""""
+_SHELL = re.compile(_QUOTED + r"|(?P<operator>&&|\|\||[|;&<>()`\n]|\$(?:\w+|[{(]))", re.S)
+_EXPANDED = re.compile(r"(?<!\\)(`|\$(?:\w+|[{(]))")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 

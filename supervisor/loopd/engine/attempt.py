@@ -18,7 +18,7 @@ from loopd.engine.run import Run
 from loopd.engine.watcher import Output, Over, Watcher
 from loopd.ports.agent import Launch, Order
 from loopd.ports.processes import Cleared, Container, ProcessSpec
-from loopd.ports.workspace import Composed, Snapshot
+from loopd.ports.workspace import Snapshot
 
 LOGS = ("stdout.log", "stderr.log")
 
@@ -30,6 +30,8 @@ async def reserve(run: Run) -> None:
     if isinstance(budget, Limit):
         run.note("decision", decision="stop", state="exhausted", reason=budget.text)
         return
+    if low := run.disk_low():
+        raise BlockedError(low, f"free some, then loopd resume {record.run}; the floor is disk.free in the settings")
     before = (await workspace.snapshot()).tree
     base = record.base
     if before != record.last_after:
@@ -52,8 +54,11 @@ async def reserve(run: Run) -> None:
     )
 
 
-async def watch(run: Run) -> None:
-    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end."""
+async def watch(run: Run, *, end_now: bool = False) -> None:
+    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end.
+
+    With `end_now`, what is adopted is ended at once, as interrupted.
+    """
     current = _current(run.record)
     folder = run.attempt_folder(current.number)
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
@@ -68,7 +73,8 @@ async def watch(run: Run) -> None:
     try:
         run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
         age_s = 0.0 if ours else _age_s(run, current)
-        over = await Watcher(run, container, output, current, age_s).until_over()
+        if not end_now:
+            over = await Watcher(run, container, output, current, age_s).until_over()
     finally:
         with anyio.CancelScope(shield=True):
             cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
@@ -80,6 +86,8 @@ async def capture(run: Run) -> None:
     """Take the attempt's changes, put back what it must not change, and look after the pinned copies."""
     current, workspace = _current(run.record), run.ports.workspace
     evidence = run.attempt_folder(current.number) / "restored"
+    for log in LOGS:
+        run.ports.disk.cap(run.attempt_folder(current.number) / log, run.timers.log_cap_bytes)
     locks = await workspace.release_locks()
     after = Snapshot(current.after) if current.after else await workspace.snapshot()
     composed = await workspace.compose(run.record.base, after.tree)
@@ -88,6 +96,8 @@ async def capture(run: Run) -> None:
         run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=list(composed.restored))
         await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
         left = (await workspace.snapshot()).tree
+    touched = await workspace.changed_paths(current.before, after.tree)
+    outside = {*composed.restored, *composed.unproven, *composed.refused}
     tampered = run.ports.pins.repair()
     effect = after.tree != current.before
     run.note(
@@ -98,21 +108,13 @@ async def capture(run: Run) -> None:
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
-        changed=await _changed(run, current.before, after.tree, composed),
+        changed=[path for path in touched if path not in outside],
         restored=list(composed.restored),
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
         locks=list(locks),
         tampered=f"pinned copies were changed: {', '.join(tampered)}" if tampered else "",
     )
-
-
-async def _changed(run: Run, before: str, after: str, composed: Composed) -> list[str]:
-    """What this very attempt changed of that which counts; earlier attempts' changes are in the tree already."""
-    if before == after:
-        return []
-    uncounted = {*composed.restored, *composed.unproven, *composed.refused}
-    return [path for path in await run.ports.workspace.changed_paths(before, after) if path not in uncounted]
 
 
 async def _start(run: Run, order: Order) -> Container:

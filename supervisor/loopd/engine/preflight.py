@@ -6,6 +6,7 @@ from dataclasses import replace
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import holds
 from loopd.domain.errors import BlockedError, RefusedError
+from loopd.domain.forecast import forecast
 from loopd.domain.progress import score
 from loopd.domain.record import dump_value
 from loopd.domain.reports import stable_tests
@@ -35,7 +36,14 @@ async def preflight(run: Run) -> None:
     promises(run.goal.criteria, verdicts, met_before=run.met_before)
     met = all(holds(verdicts[name]) for name in run.criteria)
     near = score(reached(run.goal.criteria, verdicts))
-    run.note("preflight.passed", baseline=prepared.baseline, score=dump_value(near), met=met)
+    told = forecast(
+        check_s=sum(verdict.duration_s for verdict in verdicts.values()),
+        setup_s=prepared.setup_s,
+        attempts=run.record.allowance.attempts,
+        disk_bytes=await run.ports.workspace.disk_bytes(),
+        setup_cached=prepared.setup_cached,
+    )
+    run.note("preflight.passed", baseline=prepared.baseline, score=dump_value(near), met=met, forecast=told)
     if met:
         run.note("decision", decision="met", state="met", reason="all criteria hold already; no attempt was needed")
 

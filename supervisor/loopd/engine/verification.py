@@ -10,7 +10,7 @@ from loopd.domain.reports import judge_report
 from loopd.domain.verdict import Status, Verdict
 from loopd.engine.run import Run
 from loopd.ports.verifier import CheckContext
-from loopd.ports.workspace import CheckTree
+from loopd.ports.workspace import CheckTree, SetupError
 
 LAYERS = ("fast", "tests", "slow", "held-out", "review")
 NOT_REPRODUCIBLE = "not reproducible"
@@ -99,12 +99,12 @@ async def check(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> 
 
 async def _kept(run: Run, current: Current) -> str:
     """Verdicts on the kept tree, layer by layer; the reason when the environment proves broken."""
-    tree: CheckTree | None = None
+    tree: CheckTree | SetupError | None = None
     for group in layers(run.goal.criteria):
         while criterion := next_in(group, _current(run).verdicts):
             verdict = _known(run, criterion, current.tree)
             if verdict is None:
-                tree = tree or await run.ports.workspace.check_tree(current.tree)
+                tree = tree or await _tree(run, current)
                 verdict, broken = await _judged(run, criterion, tree, f"{current.number:04d}")
                 if broken:
                     return broken
@@ -116,11 +116,11 @@ async def _kept(run: Run, current: Current) -> str:
 
 async def _fresh(run: Run, current: Current) -> str:
     """Everything held: once more on a tree made from the pristine state, which no verifier ever touched."""
-    tree: CheckTree | None = None
+    tree: CheckTree | SetupError | None = None
     for criterion in (criterion for group in layers(run.goal.criteria) for criterion in group):
         verdict = _current(run).fresh.get(criterion.name)
         if verdict is None:
-            tree = tree or await run.ports.workspace.check_tree(current.tree, fresh=True)
+            tree = tree or await _tree(run, current, fresh=True)
             verdict, broken = await _judged(run, criterion, tree, f"{current.number:04d}-fresh")
             if broken:
                 return broken
@@ -138,7 +138,17 @@ def _not_reproducible(verdict: Verdict) -> Verdict:
     return replace(verdict, status=status, flags=(*verdict.flags, NOT_REPRODUCIBLE))
 
 
-async def _judged(run: Run, criterion: Criterion, tree: CheckTree, label: str) -> tuple[Verdict, str]:
+async def _tree(run: Run, current: Current, *, fresh: bool = False) -> CheckTree | SetupError:
+    """Where the attempt is checked, or the setup that fails since it changed what the setup depends on."""
+    try:
+        return await run.ports.workspace.check_tree(current.tree, fresh=fresh)
+    except SetupError as error:
+        return error
+
+
+async def _judged(run: Run, criterion: Criterion, tree: CheckTree | SetupError, label: str) -> tuple[Verdict, str]:
+    if isinstance(tree, SetupError):
+        return Verdict(criterion.name, Status.FAIL, summary=f"the setup fails with this change: {tree.message}"), ""
     verdict = await check_again(run, criterion, tree, label)
     return await _blame(run, criterion, _same_tests(run, criterion, verdict))
 

@@ -118,6 +118,10 @@ class Workspace(Protocol):
         """A separate check tree that holds the baseline, for re-checks and for `{baseline}`."""
         ...
 
+    async def disk_bytes(self) -> int:
+        """What the trees of this run take on the disk now."""
+        ...
+
     async def rebuild(self) -> None:
         """Throw the kept verification tree away; the next `check_tree` makes it anew from the pristine state."""
         ...
@@ -131,7 +135,10 @@ class Workspace(Protocol):
         ...
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
-        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole)."""
+        """A unified diff as text with undecodable bytes escaped; at most `limit` bytes (0: whole).
+
+        Works without `prepare` too, for views of a run that is at work elsewhere.
+        """
         ...
 
     async def changed_paths(self, old: TreeId, new: TreeId) -> tuple[str, ...]:

@@ -151,8 +151,17 @@ def test_j4_an_instruction_is_never_longer_than_its_cap_and_the_objective(cap_by
         notes=("note " * 10_000,),
     )
     text = Prompts(cap_bytes=cap_bytes).render(flood)
+    assert text.startswith(FIRST_LINE)
     assert flood.objective in text
     assert len(text.encode()) <= cap_bytes + len(flood.objective.encode())
+
+
+def test_j4_the_cap_holds_for_an_owners_template_that_leaves_the_objective_out(tmp_path):
+    """Then the middle of everything is left out."""
+    (tmp_path / "instruction.md.j2").write_text("{{ notes|join }}")
+    text = Prompts([tmp_path], cap_bytes=1_000).render(replace(FIRST, notes=("note " * 10_000,)))
+    assert text.startswith(FIRST_LINE)
+    assert len(text.encode()) <= 1_000 + len(FIRST.objective.encode())
 
 
 def test_an_owners_template_replaces_one_part(tmp_path):

@@ -41,7 +41,7 @@ def test_g7_the_first_budget_that_is_used_up_is_named(
         (WIDE, Spent(cost_usd=1e9, tokens=10**12)),
         (PRICED, Spent(cost_usd=9.9)),
         (COUNTED, Spent(tokens=999)),
-        (replace(WIDE, cost_usd=0.3), Spent(cost_usd=0.1 + 0.1, cheapest_usd=0.1)),
+        (replace(WIDE, cost_usd=0.3), Spent(cost_usd=0.1 + 0.1, priced=2, cheapest_usd=0.1)),
     ],
 )
 def test_nothing_is_used_up_while_something_is_left_of_each(allowance: Allowance, spent: Spent) -> None:
@@ -57,9 +57,15 @@ def test_bud_6_what_does_not_buy_the_cheapest_attempt_so_far_is_used_up() -> Non
     assert limit == Limit("cost", "0.06 USD are left, less than the cheapest attempt so far (0.12 USD)")
 
 
+def test_bud_4_one_attempt_alone_does_not_say_what_a_launch_costs_at_least() -> None:
+    """0.40 USD are left after a first attempt for 0.60: the second may well be cheaper, so it runs."""
+    spent = settle(Spent(), Reserve(1.0), Usage(cost_usd=0.60))
+    assert exhausted_by(replace(WIDE, cost_usd=1.0), spent) is None
+
+
 def test_an_attempt_that_was_cut_short_says_nothing_about_the_cheapest() -> None:
     spent = settle(Spent(), Reserve(1.0), Usage(cost_usd=5.0, partial=True))
-    assert spent.cheapest_usd is None
+    assert (spent.priced, spent.cheapest_usd) == (0, None)
     assert spent.dearest_usd == 5.0
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from loopd.domain.repeats import combine
-from loopd.domain.reports import judge_report, stable_tests
+from loopd.domain.reports import TestReport, judge_report, stable_tests
 from loopd.domain.verdict import Finding, Metric, Status, Verdict
 
 
@@ -57,6 +57,20 @@ def test_stable_tests_are_those_of_both_runs():
         ("a", "s"),
         ("b-1", "b-2"),
     )
+
+
+@pytest.mark.parametrize(
+    ("report", "red"),
+    [
+        (TestReport(passed=("a",), skipped=("b",)), False),
+        (TestReport(failed=("a",)), True),
+        (TestReport(passed=("a",), findings=(Finding("a suite did not load"),)), True),
+    ],
+)
+def test_a_report_is_red_with_any_failure(report, red):
+    """A failure outside of a test counts as well; skipped tests did not run."""
+    assert report.red is red
+    assert report.ran == ("a",)
 
 
 def runs(*statuses):

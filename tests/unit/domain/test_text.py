@@ -102,6 +102,7 @@ def test_plain_text_is_not_changed(text):
         pytest.param(b"\xc0\xff not utf-8", "\ufffd\ufffd not utf-8", id="invalid bytes"),
         pytest.param(b"\xf0\x9f", "\ufffd", id="cut off at the end"),
         pytest.param(b"\xef\xbb\xbf{}", "{}", id="byte order mark"),
+        pytest.param("a\u2028b".encode(), "a\nb", id="line separator"),
     ],
 )
 def test_pipe_5_escapes_are_dropped_and_text_is_kept(raw, shown):

@@ -126,9 +126,9 @@ def as_argument(instruction: Path, limit_bytes: int = ARGUMENT_BYTES) -> str:
     text = instruction.read_bytes().decode().replace("\0", "")
     if len(text.encode()) <= limit_bytes:
         return text
-    first, _, rest = text.partition("\n")
+    first = text.partition("\n")[0][:200]
     start = f"{first}\nIt is too long for an argument. Read all of it in this file first: {instruction}\n"
-    return start + head_and_tail(rest, limit_bytes - len(start.encode()))
+    return start + head_and_tail(text[len(first) :].lstrip("\n"), limit_bytes - len(start.encode()))
 
 
 def _in_folder(order: Order, usage_file: str) -> Path:

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -76,7 +76,7 @@ class Step(_Strict):
     symlink: _Symlink | None = None
     run: list[str] | None = Field(None, min_length=1)
     print: str | None = None
-    sleep: float | str | None = None  # "2s"
+    sleep: Annotated[float, BeforeValidator(parse_duration)] | None = None  # "2s"
     usage: _Spent | None = None  # one more part of the attempt's cost
     final: str | None = None
     exit: int | None = Field(None, ge=0, le=255)
@@ -85,8 +85,6 @@ class Step(_Strict):
     def _one(self) -> "Step":
         if len(self.model_fields_set) != 1:
             raise ValueError("a step has exactly one key: write, replace, delete, copy, run, …")
-        if self.sleep is not None:
-            parse_duration(self.sleep)
         return self
 
 
@@ -131,14 +129,17 @@ def _position(node: Any, part: object) -> tuple[int, int]:
 
 
 class ScriptedAgent:
-    """Plays the attempt with its number from the script. `path` is read once, when this is made."""
+    """Plays the attempt with its number from the script, which is read once, when this is made.
+
+    `copy` steps take files from beside `path`; `pinned` is a copy of the script that is read in its place.
+    """
 
     first_signal = "SIGINT"
     name = "scripted"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pinned: Path | None = None) -> None:
         try:
-            data = read_plain(path.resolve(), SCRIPT_BYTES)
+            data = read_plain((pinned or path).resolve(), SCRIPT_BYTES)
         except PlainFileError as error:
             raise ContractError((Problem(f"scripted: {path} {error}"),)) from None
         self._folder = path.resolve().parent
@@ -169,8 +170,6 @@ class ScriptedAgent:
 
 def _as_data(step: Step, folder: Path) -> dict[str, Any]:
     data: dict[str, Any] = step.model_dump(by_alias=True, exclude_unset=True)
-    if step.sleep is not None:
-        data["sleep"] = parse_duration(step.sleep)
     if step.copy_ is not None:
         data["copy"]["from"] = str(folder / step.copy_.from_)
     return data

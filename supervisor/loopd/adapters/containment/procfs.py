@@ -1,11 +1,15 @@
 """Facts about processes, read from /proc. Part of the lean half: imports nothing that costs."""
 
+import functools
 import os
 import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _FORKED_WITHOUT_EXEC = 0x40  # PF_FORKNOEXEC of the kernel's task flags, cleared by a successful exec
+
+_AT_ONCE = 1 << 16
+_SURELY_WHOLE = 2048  # /proc hands out a page at a time; what is much shorter has been read to its end
 
 
 class Identity(NamedTuple):
@@ -42,6 +46,7 @@ class Process(NamedTuple):
         return not self.flags & _FORKED_WITHOUT_EXEC
 
 
+@functools.cache
 def boot_id() -> str:
     """The name of this boot of the machine; start times mean nothing across boots."""
     return _read("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -117,6 +122,12 @@ def marked(name: str, value: str) -> list[int]:
     return [pid for pid in pids() if pid != me and needle in _environment(pid)]
 
 
+def variable(pid: int, name: str) -> str | None:
+    """One variable of the environment that a process was given; None when unset, scrubbed or unreadable."""
+    _, found, rest = _environment(pid).partition(b"\0" + os.fsencode(name) + b"=")
+    return os.fsdecode(rest.split(b"\0")[0]) if found else None
+
+
 def command_line(pid: int) -> str:
     """The command as people know it, safe to print, at most 200 characters; empty when it is gone."""
     for source in ("cmdline", "comm"):
@@ -166,9 +177,11 @@ def _environment(pid: int) -> bytes:
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        chunks = []
-        while chunk := os.read(descriptor, 1 << 17):
-            chunks.append(chunk)
-        return b"".join(chunks)
+        text = os.read(descriptor, _AT_ONCE)
+        if len(text) < _SURELY_WHOLE:
+            return text
+        while more := os.read(descriptor, _AT_ONCE):
+            text += more
+        return text
     finally:
         os.close(descriptor)

@@ -10,6 +10,7 @@ container's behalf elsewhere or has lost its shim.
 import os
 import signal
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -21,40 +22,53 @@ from loopd.domain.attempt import Ended
 MARKER = "LOOPD_MARKER"
 
 _MOST_NAMED = 100  # a program that keeps moving would fill the ledger otherwise
-_EAGER_PASSES = 50
+_EAGER_LOOKS = 50
 _PAUSE_S = 0.01
+_CALM = 2
+_CALM_WITHOUT_SHIM = 20  # zombies are gone at once then, and a mover may be missed by any single look
+
+
+@dataclass
+class _Sweep:
+    """What one sweep has learned so far."""
+
+    held: Launched
+    ended: dict[Identity, Ended] = field(default_factory=dict)
+    seen: frozenset[Identity] = frozenset()
+    looks: int = 0
+    calm: int = 0  # looks running that found nothing
 
 
 async def clear(held: Launched, within_s: float) -> tuple[tuple[Ended, ...], tuple[Ended, ...]]:
-    """Kill until two looks running find nothing; at most for `within_s` seconds.
+    """Kill until it is certain that nothing is left; at most for `within_s` seconds.
 
     Returns the strays that had to be killed, their command lines read before, and those that are still alive.
     """
-    ended: dict[Identity, Ended] = {}
+    sweep = _Sweep(held)
     deadline = anyio.current_time() + within_s
-    passes = quiet = 0
-    while quiet < 2:
-        alive = _strike(held, ended, by_marker=quiet == 0)
+    while sweep.calm < (_CALM if procfs.is_alive(held.shim) else _CALM_WITHOUT_SHIM):
+        alive = _strike(sweep)
         if alive and anyio.current_time() > deadline:
             survivors = {process.identity: _named(process) for process in alive}
-            return tuple(e for i, e in ended.items() if i not in survivors), tuple(survivors.values())
-        quiet = 0 if alive else quiet + 1
-        passes += 1
-        await anyio.sleep(_PAUSE_S if alive and passes > _EAGER_PASSES else 0)
-    return tuple(ended.values()), ()
+            return tuple(e for i, e in sweep.ended.items() if i not in survivors), tuple(survivors.values())
+        await anyio.sleep(_PAUSE_S if alive and sweep.looks > _EAGER_LOOKS else 0)
+    return tuple(sweep.ended.values()), ()
 
 
-def belonging(held: Launched, *, by_marker: bool = False) -> list[Process]:
+def belonging(held: Launched, *, by_marker: bool = False, brief: bool = True) -> list[Process]:
     """Every process of the container, zombies and bubblewrap's own included, the shim not.
 
     With `by_marker` also those that are no descendants; without a live shim they are looked for in any case.
+    `brief`: empty at once when nothing below the shim is alive, without a walk over all processes.
     """
     sheltered = procfs.is_alive(held.shim)
     roots = set(cgroup.members(held.cgroup) if held.cgroup else ())
     if by_marker or not sheltered:
         roots.update(procfs.marked(MARKER, held.marker))
-    if sheltered and not roots and _only_zombies(held.shim.pid):
+    if brief and sheltered and not roots and _only_zombies(held.shim.pid):
         return []
+    if not sheltered:
+        roots.update(_orphans(held))
     table = procfs.process_table()
     known = {i for i in (held.main, held.init, held.agent) if i is not None}
     roots = {pid for pid in roots if pid in table} | {i.pid for i in known if _is_in(table, i)}
@@ -71,18 +85,28 @@ def used_ticks(held: Launched) -> int:
     return table[held.shim.pid].ticks + sum(process.ticks for process in below)
 
 
-def _strike(held: Launched, ended: dict[Identity, Ended], *, by_marker: bool) -> list[Process]:
-    """One look and one blow; returns what was alive."""
-    tree = belonging(held, by_marker=by_marker)
+def _strike(sweep: _Sweep) -> list[Process]:
+    """One look and one blow; returns what was seen alive.
+
+    The blow falls on the groups of zombies even when nobody was seen alive: a mover leaves its zombies in the
+    look and is itself a step ahead. A look counts as calm only when it found no new zombie either.
+    """
+    held = sweep.held
+    tree = belonging(held, by_marker=sweep.calm == 0, brief=not sweep.seen)
     alive = [process for process in tree if process.alive]
-    if not alive:
-        return []
-    for process in alive:
-        if _is_stray(held, process) and process.identity not in ended and len(ended) < _MOST_NAMED:
-            ended[process.identity] = _named(process)
-    if held.cgroup:
+    seen = frozenset(process.identity for process in tree)
+    for process in tree:
+        lived = process.alive or (sweep.looks and process.identity not in sweep.seen)
+        if lived and _is_stray(held, process) and len(sweep.ended) < _MOST_NAMED:
+            sweep.ended.setdefault(process.identity, _named(process))
+    if _keeps_its_namespace(held, alive) and not sweep.ended and held.init:
+        sweep.ended[held.init] = Ended(held.init.pid, "(a process that kept moving)")
+    sweep.calm = 0 if alive or not seen <= sweep.seen else sweep.calm + 1
+    sweep.looks += 1
+    sweep.seen |= seen
+    if tree and held.cgroup:
         cgroup.kill(held.cgroup)
-    if held.init:
+    if tree and held.init:
         procfs.send_signal(held.init, signal.SIGKILL)  # takes the whole namespace along
     for group in {process.group for process in tree} - {0, 1, os.getpgrp(), held.shim.pid}:
         with suppress(OSError):
@@ -90,6 +114,12 @@ def _strike(held: Launched, ended: dict[Identity, Ended], *, by_marker: bool) ->
     for process in alive:
         procfs.send_signal(process.identity, signal.SIGKILL)
     return alive
+
+
+def _keeps_its_namespace(held: Launched, alive: list[Process]) -> bool:
+    """True when pid 1 of the namespace outlived the program: bubblewrap's leaves once it has no children."""
+    identities = {process.identity for process in alive}
+    return held.init in identities and held.main not in identities
 
 
 def _only_zombies(shim: int) -> bool:
@@ -103,6 +133,19 @@ def _only_zombies(shim: int) -> bool:
         return False
     processes = [procfs.read_process(pid) for pid in children]
     return not any(p is None or p.alive for p in processes) and procfs.children_of(shim) == children
+
+
+def _orphans(held: Launched) -> list[int]:
+    """Processes that a killed shim has left to the spawning helper and that bear no other container's marker.
+
+    Shims and the helper share one command line, as none of them has executed anything.
+    """
+    helper = held.helper
+    if helper is None or not procfs.is_alive(helper):
+        return []
+    own = procfs.command_line(helper.pid)
+    found = [pid for pid in procfs.children_of(helper.pid) or () if procfs.command_line(pid) != own]
+    return [pid for pid in found if procfs.variable(pid, MARKER) in (None, held.marker)]
 
 
 def _is_in(table: dict[int, Process], identity: Identity) -> bool:

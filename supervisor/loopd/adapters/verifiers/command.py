@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 
 import anyio
 
@@ -73,8 +74,7 @@ class CommandVerifiers:
         verdicts = []
         for folder in folders:
             folder.mkdir()
-            marker = f"{context.marker}/{folder.name}"
-            verdicts.append(await self._run(criterion, replace(context, folder=folder, marker=marker)))
+            verdicts.append(await self._run(criterion, replace(context, folder=folder)))
         combined = combine(verdicts, criterion.rule)
         deciding = next(n for n, verdict in enumerate(verdicts) if verdict.status is combined.status)
         for log in _logs(folders[deciding]):
@@ -146,7 +146,8 @@ class CommandVerifiers:
             argv=call.argv,
             cwd=context.tree.seen_at,
             env={**env, **terms.extra_env, **call.env},
-            marker=context.marker,
+            # A check that is repeated after a crash must not meet what the dead one left under its marker.
+            marker=f"{context.marker}/{token_hex(4)}",
             sandbox=sandbox,
             limits=terms.limits,
         )

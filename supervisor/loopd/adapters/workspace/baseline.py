@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loopd.adapters.workspace.check_trees import CheckTrees
@@ -14,7 +14,13 @@ from loopd.adapters.workspace.leads_back import refuse_what_leads_back
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.prepared import Pristine, Workshop, environment, take_carried
 from loopd.adapters.workspace.record import Record, load, save
-from loopd.adapters.workspace.repository import Repository, committed, find_repository, touched
+from loopd.adapters.workspace.repository import (
+    Repository,
+    committed,
+    find_repository,
+    same_but_for_form,
+    touched,
+)
 from loopd.adapters.workspace.setup import Setup
 from loopd.adapters.workspace.snapshots import Snapshots, own_index
 from loopd.adapters.workspace.store import Entry, Store, open_store
@@ -44,7 +50,7 @@ class Ready:
         place, pristine = await self.trees.ready(name, tree, fresh=fresh)
         if not self.sandboxed:
             return CheckTree(place, place, None)
-        there = [path for path in pristine.read_only if os.path.isdir(place / path) or (place / path).is_file()]
+        there = [path for path in pristine.read_only if (place / path).exists()]
         view = sandbox(
             self.plan,
             place,
@@ -77,8 +83,15 @@ async def make_ready(plan: WorkspacePlan, containers: Containers, run_program: R
     if plan.isolation == "clone":
         await furnish_clone(store.git, plan, root, pristine, setup)
     notes = (*record.notes, *_said_about(sandboxed))
-    trees = CheckTrees(workshop, plan.state)
+    trees = CheckTrees(_workshops(workshop, plan, sandboxed), store, exclude, plan.state)
     return Ready(plan, root, record, store, snapshots, trees, pristine, notes, sandboxed)
+
+
+def _workshops(workshop: Workshop, plan: WorkspacePlan, sandboxed: bool) -> dict[str, Workshop]:
+    """Without bubblewrap the baseline tree lies elsewhere, and a setup of its own must know that path."""
+    place = plan.state / "baseline"
+    own = replace(workshop, setup=replace(workshop.setup, seen_at=place), build_at=place)
+    return {"tree": workshop, "baseline": workshop if sandboxed else own}
 
 
 async def _taken(plan: WorkspacePlan, git: Git) -> Record:
@@ -134,9 +147,7 @@ async def _workplace(
 async def _committed_form(
     git: Git, store: Store, repository: Repository | None, root: Path, files: Mapping[str, Entry]
 ) -> tuple[set[str], bool]:
-    """Files that the owner has not touched, and that git commits in another form (line ends, LFS); and whether
-    every tracked file is as committed.
-    """
+    """Untouched files that git commits in another form (line ends, LFS), and whether all is as committed."""
     if repository is None or not repository.head:
         return set(), False
     head = {path: e for path, e in (await committed(git, repository)).items() if e.mode != "160000"}
@@ -144,8 +155,13 @@ async def _committed_form(
     if not differing and repository.tracked.keys() == head.keys():
         return set(), True
     edited = await touched(store, repository, root)
-    untouched = {path for path in differing if repository.tracked.get(path) == head[path]} - edited
-    return untouched & files.keys(), False
+    unstaged = {path for path in differing & files.keys() if repository.tracked.get(path) == head[path]}
+    theirs = replace(store, git=git.at(cwd=repository.top, git_dir=repository.git_dir))
+    old = await theirs.blobs(head[path].blob for path in unstaged & edited)
+    new = await store.blobs(files[path].blob for path in unstaged & edited)
+    doubtful = unstaged & edited
+    same = {path for path in doubtful if same_but_for_form(old[head[path].blob], new[files[path].blob])}
+    return unstaged - edited | same, False
 
 
 async def _tree_repository(
@@ -194,13 +210,13 @@ def _seen_at(plan: WorkspacePlan, root: Path) -> tuple[Path, ...]:
 
 
 async def _bubblewrap_works(plan: WorkspacePlan, run_program: RunProgram) -> bool:
-    """Whether bubblewrap is used: as told, else found out. Raises `BlockedError` if it is wanted and does not work."""
+    """Whether bubblewrap is used: as told, else tried. `BlockedError` when it is wanted and does not work."""
     if plan.bubblewrap is False:
         return False
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"]
     env = {"PATH": plan.search_path}
     try:
-        done = await run_program(argv, cwd=Path("/"), env=env, timeout_s=20.0)
+        done = await run_program(argv, cwd=Path("/"), env=env, stdin=None, timeout_s=20.0)
         words = done.stderr.decode(errors="replace").strip()
         works = done.status == 0
     except BlockedError as problem:

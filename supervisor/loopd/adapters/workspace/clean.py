@@ -1,4 +1,4 @@
-"""The strong form of the workspace port: a private store, composed trees, verification where no agent can write."""
+"""The strong form of the port: a private store, composed trees, checks where no agent can write."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,12 @@ from pathlib import Path
 from loopd.adapters.workspace.baseline import Ready, make_ready
 from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.deliver import Base, commit_tree
-from loopd.adapters.workspace.git import RunProgram
+from loopd.adapters.workspace.git import RunProgram, find_git
 from loopd.adapters.workspace.locks import release_stale_locks
+from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.relaxing import relaxations
-from loopd.adapters.workspace.store import LINK, Difference, Entry, Store
+from loopd.adapters.workspace.store import LINK, Difference, Entry, Store, open_store
 from loopd.adapters.workspace.writing import FileContent, found_at, put, take_out
 from loopd.domain.errors import StateError, UsageError
 from loopd.domain.runner_settings import is_judged_by_settings, settings_kept
@@ -22,7 +23,7 @@ from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, Sna
 
 
 class CleanWorkspace:
-    """`verification: clean`. Every method but `prepare` and `root` needs `prepare` first, after a crash too."""
+    """`verification: clean`. Every method but `prepare`, `root` and `diff` needs `prepare` first, after a crash too."""
 
     def __init__(self, plan: WorkspacePlan, containers: Containers, run_program: RunProgram) -> None:
         self._plan = plan
@@ -32,7 +33,7 @@ class CleanWorkspace:
 
     @property
     def root(self) -> Path:
-        """Where the agent works."""
+        """Where the agent works; final once prepared."""
         if self._ready:
             return self._ready.root
         return self._plan.state / "clone" if self._plan.isolation == "clone" else self._plan.root
@@ -88,6 +89,10 @@ class CleanWorkspace:
         """See the port."""
         return await self._open.check_tree("baseline", base)
 
+    async def disk_bytes(self) -> int:
+        """See the port."""
+        return await size_on_disk(self._plan.state)
+
     async def rebuild(self) -> None:
         """See the port."""
         (self._plan.state / "tree.json").unlink(missing_ok=True)
@@ -103,7 +108,8 @@ class CleanWorkspace:
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""
         words = ("diff-tree", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
-        output = await self._store.git(*words, old, new)
+        store = self._ready.store if self._ready else await self._store_to_look_at()
+        output = await store.git(*words, old, new)
         return (output[:limit] if limit else output).decode(errors="backslashreplace")
 
     async def changed_paths(self, old: TreeId, new: TreeId) -> tuple[str, ...]:
@@ -133,8 +139,14 @@ class CleanWorkspace:
         if not record.top:
             raise UsageError(f"{self._plan.root} is no git repository: there is no branch to deliver to")
         kept = {path: Entry(mode, blob) for path, mode, blob in record.kept}
-        base = Base(Path(record.top), Path(record.git_dir), record.prefix, record.head, kept)
+        top, git_dir = Path(record.top), Path(record.git_dir)
+        base = Base(top, git_dir, record.prefix, record.head, kept, record.submodules)
         return await commit_tree(self._store.git, self._store, base, tree, branch, message)
+
+    async def _store_to_look_at(self) -> Store:
+        """The store of a run that another process may be at work on: a view must not prepare anything."""
+        git = find_git(self._run_program, self._plan.search_path, self._plan.state)
+        return await open_store(git, self._plan.state / "store.git", "sha1")
 
     @property
     def _open(self) -> Ready:

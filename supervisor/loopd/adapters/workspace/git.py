@@ -60,10 +60,12 @@ class RunProgram(Protocol):
         *,
         cwd: Path,
         env: Mapping[str, str],
-        stdin: bytes | None = None,
-        timeout_s: float = 60.0,
+        stdin: bytes | None,
+        timeout_s: float,
     ) -> Completed:
-        """Run to the end. Raises `BlockedError` when it cannot start, `TimeoutError` when late."""
+        """Run to the end; `env` is complete. Raises `BlockedError` when it cannot start, `StateError` when
+        late.
+        """
         ...
 
 

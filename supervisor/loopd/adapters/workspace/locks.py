@@ -6,6 +6,7 @@ from pathlib import Path
 
 # Held for milliseconds by a living git; a rebase or a merge in progress leaves other files, which stay.
 _PLACES = ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock", "ORIG_HEAD.lock")
+_EVERYTHING = "*"
 _FOLDERS = ("refs", "worktrees", "modules")
 
 
@@ -19,8 +20,8 @@ def release_stale_locks(root: Path) -> tuple[str, ...]:
     found = sorted(_locks(git_dir)) if git_dir else []
     if not found:
         return ()
-    held = set(_open_files())
-    stale = [path for path in found if os.path.realpath(path) not in held]
+    held = _in_use(root)
+    stale = [path for path in found if not held & {_EVERYTHING, str(path.resolve())}]
     for path in stale:
         path.unlink(missing_ok=True)
     return tuple(os.path.relpath(path, root) for path in stale)
@@ -46,13 +47,37 @@ def _locks(git_dir: Path) -> Iterator[Path]:
         yield from (path for path in (git_dir / folder).rglob("*.lock") if path.is_file())
 
 
-def _open_files() -> Iterator[str]:
-    """Every file that a process of this machine has open, as far as we may look."""
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            for descriptor in os.scandir(process / "fd"):
-                yield os.readlink(descriptor.path)
-        except OSError:
-            continue
+def _in_use(root: Path) -> set[str]:
+    """Files that processes of this machine have open, as far as we may look; everything while a git works
+    here.
+
+    git closes its lock file while an editor is open, so the descriptor alone tells too little.
+    """
+    found: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        found |= {target for link in _links(process / "fd") if (target := _target(link))}
+        works_in = _target(process / "cwd")
+        if works_in and Path(works_in).is_relative_to(root.resolve()) and _name(process) == "git":
+            found.add(_EVERYTHING)
+    return found
+
+
+def _links(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def _name(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return ""

@@ -1,5 +1,6 @@
 """What the user's own repository says about a folder. Read only, before any agent ran."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -42,11 +43,13 @@ async def find_repository(git: Git, root: Path) -> Repository | None:
     own = git.at(cwd=root)
     top, prefix = (await own("rev-parse", "--show-toplevel", "--show-prefix")).split(b"\n")[:2]
     found = Repository(Path(text(top)), Path(git_dir), text(prefix).rstrip("/"))
-    return await _with_content(own, found, root)
+    return await _with_content(own, found)
 
 
-async def _with_content(own: Git, found: Repository, root: Path) -> Repository | None:
-    listed = await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
+async def _with_content(own: Git, found: Repository) -> Repository | None:
+    listed = (
+        await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
+    )
     tracked, submodules = _tracked(listed)
     if found.prefix and not tracked and not submodules:
         return None  # a plain folder that happens to lie below somebody's repository
@@ -72,6 +75,15 @@ async def committed(git: Git, repository: Repository) -> dict[str, Entry]:
     spec = f"{repository.head}:{repository.prefix}" if repository.prefix else repository.head
     done = await git.at(cwd=repository.top, git_dir=repository.git_dir).run("ls-tree", "-r", "-z", spec)
     return parsed_tree(done.stdout) if done.status == 0 else {}
+
+
+def same_but_for_form(committed_form: bytes, on_disk: bytes) -> bool:
+    """Whether git would commit `on_disk` as `committed_form`: other line ends, or a pointer of git-lfs."""
+    if on_disk.replace(b"\r\n", b"\n") == committed_form:
+        return True
+    if not committed_form.startswith(b"version https://git-lfs"):
+        return False
+    return f"oid sha256:{hashlib.sha256(on_disk).hexdigest()}".encode() in committed_form
 
 
 async def touched(store: Store, repository: Repository, root: Path) -> set[str]:
@@ -122,7 +134,7 @@ async def _users_file(own: Git) -> Path:
     words = ["config", "--type=path", "--get", "core.excludesFile"]
     argv = [own.program, *words]
     env = {"PATH": own.search_path, "LC_ALL": "C", **users}
-    done = await own.run_program(argv, cwd=own.cwd, env=env, timeout_s=own.timeout_s)
+    done = await own.run_program(argv, cwd=own.cwd, env=env, stdin=None, timeout_s=own.timeout_s)
     named = text(done.stdout.rstrip(b"\n"))
     return own.cwd / named if named else config / "git" / "ignore"
 

@@ -1,4 +1,4 @@
-"""What a verifier and a setup command see: our tree at the workspace's own path, and nothing of ours or of the host."""
+"""What verifiers and setup see: our tree at the workspace's path, nothing of ours or of the host."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def sandbox(
     network: bool,
     host: Mapping[str, str],
 ) -> Sandbox:
-    """A view for programs that work on `tree`. `host`: loopd's own environment, for HOME and the toolchains."""
+    """A view for programs that work on `tree`. `host`: loopd's own environment, for HOME and toolchains."""
     hidden = _hidden(plan, host)
     private = (plan.root, plan.state, *plan.hide)
     binds = [Bind(path, path) for path in needed_folders(plan.search_path, hidden, host, private)]
@@ -64,6 +64,8 @@ def _secrets(folder: Path) -> list[Path]:
 def _read_only(tree: Path, place: Path, made: Iterable[str]) -> list[Bind]:
     binds = []
     for path in made:
+        if os.path.realpath(place / path) != str(place / path):
+            continue  # the agent made a link of it: a mount would land where that link leads
         binds.append(Bind(tree / path, place / path))
         if path.rpartition("/")[2] == "node_modules":
             caches = [f"{path}/{name}" for name in WRITABLE_IN_NODE_MODULES]
