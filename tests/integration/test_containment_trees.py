@@ -67,9 +67,7 @@ async def grown(log: Path, processes: int) -> None:
     await eventually(lambda: log.exists() and len(log.read_text().splitlines()) >= processes)
 
 
-async def test_tree_1_children_left_behind_are_ended_and_counted(
-    containers: OwnedContainers, tmp_path: Path
-) -> None:
+async def test_tree_1_children_left_behind_are_ended_and_counted(containers: OwnedContainers, tmp_path: Path) -> None:
     """Three tool servers after each of ten attempts: none remains, each is named."""
     for _ in range(10):
         cleared = await run(
@@ -84,9 +82,7 @@ async def test_tree_1_children_left_behind_are_ended_and_counted(
         assert cleared.signals == ()
 
 
-async def test_tree_6_a_chain_whose_middle_has_exited_is_ended(
-    containers: OwnedContainers, tmp_path: Path
-) -> None:
+async def test_tree_6_a_chain_whose_middle_has_exited_is_ended(containers: OwnedContainers, tmp_path: Path) -> None:
     """The walk needs no live parent link, neither while the main process runs nor after."""
     deep = tmp_path / "deep.sh"
     deep.write_text("sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; touch deep\n")
@@ -104,9 +100,7 @@ async def test_tree_11_a_wrapper_over_its_limit_goes_with_its_child_and_its_memo
 ) -> None:
     """The wrapper waits for a child in another session that holds memory; both are gone within the grace."""
     script = "held = bytearray(50 << 20); open('up', 'w').close(); import time; time.sleep(600)"
-    made = await containers.start(
-        spec(tmp_path, "/bin/sh", "-c", f'setsid -w "$0" -c "{script}"', sys.executable)
-    )
+    made = await containers.start(spec(tmp_path, "/bin/sh", "-c", f'setsid -w "$0" -c "{script}"', sys.executable))
     await eventually((tmp_path / "up").exists)
     with anyio.fail_after(5):
         cleared = await made.end(QUICK)
@@ -164,9 +158,7 @@ async def test_a_cgroup_or_a_namespace_holds_even_a_mover_in_a_new_session_at_ea
     containers.close()
 
 
-async def test_a_tree_whose_shim_was_killed_is_still_ended(
-    containers: OwnedContainers, tmp_path: Path
-) -> None:
+async def test_a_tree_whose_shim_was_killed_is_still_ended(containers: OwnedContainers, tmp_path: Path) -> None:
     """The status is lost and said so; the processes are found all the same, those without a marker too."""
     log = tmp_path / "log"
     script = "for f in (daemon, scrubbed, renamed, mover): child(f, LOG, UNTIL)\nlinger(UNTIL)"
@@ -196,9 +188,7 @@ async def test_a_stopped_shim_is_woken_for_the_record(containers: OwnedContainer
     assert (await run(containers, made)).exit.status == 3
 
 
-async def test_ending_one_container_leaves_the_others_alone(
-    containers: OwnedContainers, tmp_path: Path
-) -> None:
+async def test_ending_one_container_leaves_the_others_alone(containers: OwnedContainers, tmp_path: Path) -> None:
     """Two trees of the same supervisor, one of them over: the other works on."""
     log = tmp_path / "log"
     other = await containers.start(sh(tmp_path, "setsid sleep 600 & sleep 600"))
@@ -215,9 +205,7 @@ async def test_a_restless_program_does_not_fill_the_process_table_with_zombies(
     containers: OwnedContainers, tmp_path: Path
 ) -> None:
     """Orphans are reaped once many have gathered, and their CPU time is not forgotten."""
-    made = await containers.start(
-        sh(tmp_path, "for i in $(seq 700); do (true &) ; done; touch up; sleep 600")
-    )
+    made = await containers.start(sh(tmp_path, "for i in $(seq 700); do (true &) ; done; touch up; sleep 600"))
     await eventually((tmp_path / "up").exists, 30)
     await eventually(lambda: _zombies(helper_of(containers)) < 300, 10)
     used = made.activity().cpu_s

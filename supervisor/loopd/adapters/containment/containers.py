@@ -33,9 +33,7 @@ class OwnedContainers:
     is one.
     """
 
-    def __init__(
-        self, nursery: nursery.Nursery | None = None, containment: Containment | None = None
-    ) -> None:
+    def __init__(self, nursery: nursery.Nursery | None = None, containment: Containment | None = None) -> None:
         self._nursery = nursery
         self._forced = containment
         self._chosen: Containment | None = None
@@ -144,9 +142,7 @@ class OwnedContainers:
                     await _send(ours, frame(request))
                     return await _receive(ours)
             except TimeoutError as error:
-                raise StateError(
-                    f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s"
-                ) from error
+                raise StateError(f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s") from error
 
     async def _again(self, request: Message) -> Message | None:
         """One more try when the helper died before a claim: a closed socket means that no shim is left."""

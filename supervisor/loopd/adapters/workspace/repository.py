@@ -47,9 +47,7 @@ async def find_repository(git: Git, root: Path) -> Repository | None:
 
 
 async def _with_content(own: Git, found: Repository) -> Repository | None:
-    listed = (
-        await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
-    )
+    listed = await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
     tracked, submodules = _tracked(listed)
     if found.prefix and not tracked and not submodules:
         return None  # a plain folder that happens to lie below somebody's repository

@@ -49,9 +49,7 @@ class Walked:
 class Walker:
     """Remembers what it read by size, times and inode. `keep` is given the contents that `wants` asks for."""
 
-    def __init__(
-        self, root: Path, wants: Callable[[str, int], bool], keep: Callable[[str, bytes], None]
-    ) -> None:
+    def __init__(self, root: Path, wants: Callable[[str, int], bool], keep: Callable[[str, bytes], None]) -> None:
         self._root = str(root)
         self._wants = wants
         self._keep = keep
