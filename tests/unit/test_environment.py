@@ -73,8 +73,6 @@ def test_a_verifier_gets_a_short_list_and_no_token() -> None:
 
 def test_what_the_user_has_set_for_a_toolchain_wins() -> None:
     """Also without a HOME."""
-    env = verifier_environment(
-        {"CARGO_HOME": "/opt/cargo", "TZ": "Europe/Vienna"}, Path("/h"), Path("/t"), ""
-    )
+    env = verifier_environment({"CARGO_HOME": "/opt/cargo", "TZ": "Europe/Vienna"}, Path("/h"), Path("/t"), "")
     assert (env["CARGO_HOME"], env["TZ"], env["LANG"]) == ("/opt/cargo", "Europe/Vienna", "C.UTF-8")
     assert "RUSTUP_HOME" not in env

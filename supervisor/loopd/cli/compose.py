@@ -235,8 +235,8 @@ def _run(
 
 def agent_of(agreement: Agreement, folder: Path | None = None) -> Agent:
     """The executor's agent; with the run's folder, a scripted one plays the copy that was pinned there."""
-    pinned = folder / agreements.SCRIPT if folder and agreement.script else None
-    return agent_for(agreement.goal.executor, agreement.terms.root, pinned)
+    pinned = folder / agreements.SCRIPT if folder and agreements.SCRIPT in agreement.copies else None
+    return agent_for(agreement.goal.executor, agreement.terms.contract.parent, pinned)
 
 
 def check_terms(agreement: Agreement) -> CheckTerms:
@@ -247,5 +247,5 @@ def check_terms(agreement: Agreement) -> CheckTerms:
 
 def template_folders(folder: RunFolder, goal: Goal) -> list[Path]:
     """Pinned copies of the owner's templates; the workspace's own are within the agent's reach."""
-    pinned = folder.root / "templates"
+    pinned = folder.root / agreements.TEMPLATES
     return [pinned] if goal.templates and pinned.is_dir() else []

@@ -3,7 +3,8 @@
 import os
 import secrets
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ from loopd.domain.run import ENDED, FINAL, REOPENABLE, State
 from loopd.engine.recover import settle
 from loopd.engine.run import Run
 from loopd.ports.store import RunEntry
+
+STARTING = "start-"  # a hold by this name is of a process that has no run yet
 
 AttemptsOption = Annotated[int | None, typer.Option("--attempts", min=1, help="At most this many attempts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="At most this long, such as 8h.")]
@@ -68,7 +71,7 @@ def run(
         from loopd.cli.rehearsal import rehearse
 
         return rehearse(agreed)
-    with open_place() as place:
+    with open_place() as place, starting(place, agreed):
         keep_outside(place.state, agreed.terms.root)
         open_one = None if new else interrupted(place, agreed, flags)
         if open_one is None:
@@ -96,8 +99,7 @@ def resume(
 
 
 def begin(place: Place, agreed: Agreement) -> RunFolder:
-    """A new run folder with everything in it that a resume needs. A workspace at work elsewhere is left alone."""
-    check_free(place, agreed)
+    """A new run folder with everything in it that a resume needs."""
     folder = create_run(place.state, agreed.goal.goal, secrets.token_bytes)
     agreements.keep(folder.root, agreed)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -154,19 +156,29 @@ def hold(place: Place, run: Run, stack: ExitStack) -> None:
     stack.callback(place.store.release, root, run.folder.name)
 
 
-def check_free(place: Place, agreed: Agreement) -> None:
-    """Raise `BusyError` before anything is made when another run is at work in this tree."""
+@contextmanager
+def starting(place: Place, agreed: Agreement) -> Iterator[None]:
+    """Keep every other start out of this tree, from before anything is made until the run itself holds it.
+
+    Raises `BusyError` naming who is at work there.
+    """
     if agreed.goal.isolation != "inplace":
+        yield
         return
     pid, start = process_identity()
-    name = f"start-{pid}"
+    name = f"{STARTING}{pid}"
     if holder := place.store.hold(agreed.terms.root, name, pid, start):
         raise busy(holder)
-    place.store.release(agreed.terms.root, name)
+    try:
+        yield
+    finally:
+        place.store.release(agreed.terms.root, name)  # nothing is left to release once the run has taken it over
 
 
 def busy(holder: RunEntry) -> BusyError:
     """Who holds it, and the way out."""
+    if holder.run.startswith(STARTING):
+        return BusyError(f"process {holder.pid} is starting a run in {holder.workspace}\nwait for it, or use --clone")
     return BusyError(
         f"run {holder.run} (pid {holder.pid}) works in {holder.workspace}\n"
         f"wait for it, loopd stop {holder.run}, or start with --clone"
