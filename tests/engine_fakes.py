@@ -202,6 +202,7 @@ class FakeContainer:
         self._process, self._life = process, life
 
     async def wait(self) -> Exit:
+        await anyio.lowlevel.checkpoint()
         while self._process.exit is None:
             await anyio.lowlevel.checkpoint()
         return self._process.exit
@@ -237,6 +238,7 @@ class FakeContainers:
         world.launches.append(spec.marker)
         process = world.claims[spec.folder] = Process(world, spec, script)
         world.clock.passes.append(process.act)
+        await anyio.lowlevel.checkpoint()
         return FakeContainer(process, self._life)
 
     async def adopt(self, folder: Path) -> FakeContainer | None:

@@ -235,6 +235,12 @@ def test_hang_7_twenty_silent_seconds_are_nothing_by_default(tmp_path: Path, idl
     assert world.supervise().state is State.MET
 
 
+def test_a_limit_shorter_than_the_usual_look_is_no_reason_to_miss_processor_time(tmp_path: Path) -> None:
+    computes = Script((Does(20.0, {"a.py": "new"}),), lasts_s=20.0, busy=0.5)
+    world = World(tmp_path, computes, checks={"new": new}, attempts=1, attempt_idle_s=4.0)
+    assert world.supervise().state is State.MET
+
+
 def test_idleness_that_is_switched_off_is_bounded_by_the_time_of_the_attempt(tmp_path: Path) -> None:
     world = World(tmp_path, HANGS, checks={"new": new}, attempts=1, attempt_idle_s=None, attempt_time_s=400.0)
     world.supervise()
