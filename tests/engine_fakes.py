@@ -510,6 +510,19 @@ class FakeInstructions:
         return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@dataclass
+class FakeDisk:
+    """Room enough, unless a test says otherwise; logs are never shortened."""
+
+    free: int = 10**12
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def cap(self, path: Path, cap_bytes: int) -> int:
+        return 0
+
+
 class FakePins:
     """Pinned copies that agents may have forged."""
 
@@ -615,6 +628,7 @@ def make_run(world: World, life: Life) -> Run:
         instructions=world.instructions,
         requests=world.requests,
         pins=FakePins(world),
+        disk=FakeDisk(),
         outputs=lambda path: FakeLines(world, path),
         read_ends=lambda path: Ends(b""),
     )

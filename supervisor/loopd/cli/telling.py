@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from textwrap import wrap
 from typing import Any
 
 from loopd.cli.words import count, span, until, usd
@@ -81,11 +82,14 @@ def number_of(amount: int, thing: str) -> str:
 
 
 def _opened(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
-    """The settings that hold, each with who said so: whoever starts a run sees its limits before attempt 1."""
+    """The settings that hold, each with who said so; what nobody said is a default, told in a few lines."""
     settings = data.get("settings", ())
-    width = max((len(one["name"]) for one in settings), default=0)
-    rows = [f"  {one['name']:<{width}}  {one['value']}  ({one['source']})" for one in settings]
-    return [Line(row) for row in ("settings:", *rows)] if rows else ()
+    said = [
+        f"setting {one['name']}: {one['value']} ({one['source']})" for one in settings if one["source"] != "default"
+    ]
+    rest = [f"{one['name']} {one['value']}" for one in settings if one["source"] == "default"]
+    by_default = wrap(f"by default: {' · '.join(rest)}", 100, break_on_hyphens=False) if rest else []
+    return [Line(row) for row in (*said, *by_default)]
 
 
 def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
@@ -107,7 +111,8 @@ def _baseline(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
 def _preflight(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     verdicts = record.baseline_verdicts.values()
     held = sum(verdict.status == "pass" for verdict in verdicts)
-    return f"before the first attempt {held} of {len(verdicts)} criteria hold"
+    lines = [f"before the first attempt {held} of {len(verdicts)} criteria hold", data.get("forecast", "")]
+    return [Line(line) for line in lines]
 
 
 def _edited(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:

@@ -30,6 +30,8 @@ async def reserve(run: Run) -> None:
     if isinstance(budget, Limit):
         run.note("decision", decision="stop", state="exhausted", reason=budget.text)
         return
+    if low := run.disk_low():
+        raise BlockedError(low, f"free some, then loopd resume {record.run}; the floor is disk.free in the settings")
     before = (await workspace.snapshot()).tree
     base = record.base
     if before != record.last_after:
@@ -52,8 +54,11 @@ async def reserve(run: Run) -> None:
     )
 
 
-async def watch(run: Run) -> None:
-    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end."""
+async def watch(run: Run, *, end_now: bool = False) -> None:
+    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end.
+
+    With `end_now`, what is adopted is ended at once, as interrupted.
+    """
     current = _current(run.record)
     folder = run.attempt_folder(current.number)
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
@@ -67,7 +72,8 @@ async def watch(run: Run) -> None:
     over = Over(Outcome.INTERRUPTED, "interrupted")
     try:
         run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
-        over = await _until_over(run, container, output, ours=ours)
+        if not end_now:
+            over = await _until_over(run, container, output, ours=ours)
     finally:
         with anyio.CancelScope(shield=True):
             cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
@@ -89,6 +95,8 @@ async def _until_over(run: Run, container: Container, output: Output, *, ours: b
 async def capture(run: Run) -> None:
     """Take the attempt's changes, put back what it must not change, and look after the pinned copies."""
     current, workspace = _current(run.record), run.ports.workspace
+    for log in LOGS:
+        run.ports.disk.cap(run.attempt_folder(current.number) / log, run.timers.log_cap_bytes)
     locks = await workspace.release_locks()
     after = Snapshot(current.after) if current.after else await workspace.snapshot()
     composed = await workspace.compose(run.record.base, after.tree)

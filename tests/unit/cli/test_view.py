@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from loopd.adapters.ledger import read_ledger
 from loopd.cli.live import LiveScreen, last_line
@@ -63,12 +63,14 @@ def screen(run: SampleRun, width: int, height: int, criteria: tuple[str, ...] = 
         view.observe(record, kind, data)
     out = io.StringIO()
     view._console = console = Console(file=out, width=width, height=height, force_terminal=False)
-    console.print(view.screen())
+    console.print(Group(*view.screen()))
     return out.getvalue()
 
 
 def test_each_event_worth_telling_is_one_timestamped_line(tmp_path: Path) -> None:
-    lines = plain(typical(tmp_path))
+    told = plain(typical(tmp_path))
+    assert told[0].startswith(("setting ", "by default: "))
+    lines = told[told.index("run retry-client-k3f9 starts") :]
     assert lines[0] == "run retry-client-k3f9 starts"
     assert "before the first attempt 1 of 3 criteria hold" in lines
     assert "attempt 1 of 30 starts" in lines
