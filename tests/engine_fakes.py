@@ -567,6 +567,7 @@ class World:
         self.workspace = FakeWorkspace({**given, **(files or {})}, protected, allowed)
         self.verifiers = FakeVerifiers(self, checks)
         self.instructions = FakeInstructions()
+        self.disk = FakeDisk()
         self.outputs: dict[Path, bytearray] = {}
         self.claims: dict[Path, Process | None] = {}
         self.launches: list[str] = []  # markers, in order
@@ -633,7 +634,7 @@ def make_run(world: World, life: Life) -> Run:
         instructions=world.instructions,
         requests=world.requests,
         pins=FakePins(world),
-        disk=FakeDisk(),
+        disk=world.disk,
         outputs=lambda path: FakeLines(world, path),
         read_ends=lambda path: Ends(b""),
     )
