@@ -1,3 +1,4 @@
+# thousands of directory entries
 """Without bubblewrap a tree lies at a path of its own; this finds what in it still points at somebody else's.
 
 Tried: with the tree at another path, an editable install made pytest import the agent's workspace and pass.
