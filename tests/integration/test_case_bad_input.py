@@ -15,14 +15,14 @@ GOOD = contract("case", DONE, AGENT)
 ONE_CRITERION = "goal: case\nobjective: x\nagent: {command: [sh]}\ncriteria:\n  - {name: a, run: 'false'}\n"
 
 CONTRACTS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "empty"),
-    "blank": (b"\n\n# nothing\n", "empty"),
+    "empty": (b"", "nothing is written here"),
+    "blank": (b"\n\n# nothing\n", "nothing is written here"),
     "binary": (b"\x7fELF\0\0\1", "binary"),
     "not UTF-8": (GOOD.encode() + b"# \xff\n", "UTF-8"),
     "huge": (GOOD.encode() + b"# x\n" * 400_000, "larger than 1 MiB"),
     "a list": (b"- one\n- two\n", "mapping"),
     "a text": (b"make it so\n", "mapping"),
-    "a broken line": (GOOD.encode() + b"scope: {allow: [src\n", "YAML"),
+    "a broken line": (GOOD.encode() + b"scope: {allow: [src\n", "must be in quotes"),
     "a tab": (b"goal: case\n\tobjective: x\n", "YAML"),
     "criteria as text": (b"goal: case\nobjective: x\ncriteria: pytest\n", "criteria"),
     "criteria empty": (b"goal: case\nobjective: x\ncriteria: []\n", "criteria"),
