@@ -35,7 +35,7 @@ def main() -> int:
         try:
             meter.prove()
             sizes = SMOKE if words.smoke else Sizes()
-            bench = Bench(command(words.loopd), Path(scratch), meter, sizes, find_peer(words.peer))
+            bench = Bench(command(words.loopd), Path(scratch), meter, sizes, find_peer(words.peer, words.smoke))
             families = [FAMILIES[name] for name in words.only or FAMILIES]
             samples, errors = measure(bench, families, words.rounds or (3 if words.smoke else 5), words.seed)
             return conclude(bench, families, samples, errors, words, load_before)
@@ -69,10 +69,10 @@ def command(text: str) -> tuple[str, ...]:
     return words
 
 
-def find_peer(named: Path | None) -> Path | None:
-    """The peer, if it is there."""
+def find_peer(named: Path | None, smoke: bool) -> Path | None:
+    """The peer, if it is there; a smoke run has no time for its pauses unless it is asked to."""
     peer = named or HERE.parent / ".cache" / "peer" / "bin" / "ralph"
-    return peer.absolute() if peer.exists() else None
+    return peer.absolute() if peer.exists() and (named or not smoke) else None
 
 
 def measure(
@@ -92,8 +92,9 @@ def measure(
                 end="",
                 file=sys.stderr,
             )
+            began = time.monotonic()
             try:
-                samples.setdefault(trial.name, []).append(trial.run())
+                samples.setdefault(trial.name, []).append({**trial.run(), "took_s": time.monotonic() - began})
             except (BenchError, OSError, ValueError, subprocess.SubprocessError) as error:
                 errors[trial.name] = str(error) or type(error).__name__
     print("\r" + " " * 79, end="\r", file=sys.stderr)

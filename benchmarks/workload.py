@@ -16,25 +16,36 @@ n=$((n + 1)); echo $n > count; echo "attempt $n" >> work.txt
 echo "attempt $n is done"
 """
 
-# Every third attempt makes one more test pass, so that the run is never stuck. Usage: verify.sh REPORT
-VERIFY = """\
+# The steps that are missing, as a report: every third attempt one less, so that a run is never stuck. Usage: FILE
+REPORT = """\
+i=$((n * steps / target + 1)); comma=; status=fail
+[ "$n" -ge "$target" ] && status=pass
+{
+  printf '{"schema":"loopd.verifier/1","status":"%s","findings":[' $status
+  while [ $i -le $steps ]; do
+    printf '%s{"message":"missing","rule":"step %s"}' "$comma" $i
+    i=$((i + 1)); comma=,
+  done
+  printf ']}\\n'
+} > "$1"
+"""
+
+VERIFY = (
+    """\
 n=0; [ -f count ] && read -r n < count
 read -r target < target
-tests=$(((target + 2) / 3)); passing=$((n * tests / target)); i=1
-{
-  echo "1..$tests"
-  while [ $i -le $tests ]; do
-    [ $i -le $passing ] && echo "ok $i - step $i" || echo "not ok $i - step $i"
-    i=$((i + 1))
-  done
-} > "$1"
+steps=$(((target + 2) / 3))
+"""
+    + REPORT
+    + """\
 [ "$n" -ge "$target" ]
 """
+)
 
 BASH_LOOP = """\
 while :; do
   sh agent.sh >> out.log 2>&1
-  sh verify.sh report.tap && break
+  sh verify.sh report.json && break
 done
 """
 
@@ -47,8 +58,8 @@ sandbox: none
 agent: {{command: [{shell}, agent.sh]}}
 criteria:
   - name: count
-    run: [{shell}, verify.sh, "{{out}}/report.tap"]
-    report: "{{out}}/report.tap"
+    run: [{shell}, verify.sh, "{{out}}/report.json"]
+    report: "{{out}}/report.json"
     baseline: fail
 budget: {{attempts: {attempts}, time: 8h}}
 """

@@ -64,6 +64,12 @@ def prepare(
     return project.commit()
 
 
+def before_attempt_1(out: str) -> str:
+    """What a run printed before its first attempt, without times of day, as one line."""
+    said = out.partition("attempt 1 ")[0]
+    return " ".join(re.sub(r"(?m)^\d\d:\d\d:\d\d +", "", said).split("\n"))
+
+
 def attempts(project: Project) -> list[dict[str, Any]]:
     """What the ledger says of the ends of all attempts."""
     return project.of_kind("attempt.ended")
@@ -88,6 +94,13 @@ def marked(project: Project) -> list[int]:
         if marker and marker[1] in runs and is_running(pid):
             found.append(pid)
     return found
+
+
+def leftovers(project: Project) -> list[int]:
+    """Live processes of this project: of its attempts and checks, its supervisors, and their helpers."""
+    state = f"LOOPD_STATE={project.state}".encode()
+    own = [pid for pid, environ in _environments() if state in environ.split(b"\0") and is_running(pid)]
+    return sorted({*marked(project), *own})
 
 
 def _environments() -> Iterator[tuple[int, bytes]]:

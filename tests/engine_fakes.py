@@ -117,7 +117,7 @@ class Does:
     edits: Mapping[str, str | None] = field(default_factory=dict)  # path -> content; None deletes
     says: tuple[str, ...] = ()
     forges: tuple[str, ...] = ()  # pinned copies that it changes
-    then: Callable[[], None] = lambda: None  # what somebody else does just then
+    then: Callable[[], object] = lambda: None  # what somebody else does just then
 
 
 @dataclass(frozen=True)
@@ -361,20 +361,23 @@ class FakeWorkspace:
         touched = await self.changed_paths(base, after)
         inside = tuple(path for path in touched if self._may_change(path))
         outside = [path for path in touched if path not in inside]
+        back = tuple(path for path in outside if path in old or self._is_protected(path))
         return Composed(
             tree=self.keep(_with(old, self.trees[after], inside)),
             changed=inside,
-            restored=tuple(path for path in outside if path in old),
-            unproven=tuple(path for path in outside if path not in old),
+            restored=back,
+            unproven=tuple(path for path in outside if path not in back),
         )
 
     async def restore(self, base: TreeId, after: TreeId, paths: Sequence[str], evidence: Path) -> None:
         for path in paths:
-            self.evidence[path] = self.trees[after].get(path, "(deleted)")
+            self.evidence.setdefault(path, self.trees[after].get(path, "(deleted)"))
         self.files = _with(self.files, self.trees[base], paths)
 
     async def check_tree(self, tree: TreeId, *, fresh: bool = False) -> CheckTree:
         await anyio.lowlevel.checkpoint()
+        if fresh:  # it takes the place of the kept one
+            self.kept.clear()
         kind = "live" if self.weak else "fresh" if fresh else "kept"
         return CheckTree(Path("/checks", kind, tree), self.root, None, weak=self.weak)
 
@@ -382,7 +385,7 @@ class FakeWorkspace:
         return CheckTree(Path("/checks/baseline", base), self.root, None)
 
     async def disk_bytes(self) -> int:
-        return 4096
+        return sum(len(content) for files in self.trees.values() for content in files.values())
 
     async def rebuild(self) -> None:
         self.kept.clear()
@@ -421,8 +424,10 @@ class FakeWorkspace:
         return f"c0ffee{tree}"
 
     def _may_change(self, path: str) -> bool:
-        allowed = any(fnmatchcase(path, glob) for glob in self.allowed)
-        return allowed and not any(fnmatchcase(path, glob) for glob in self.protected)
+        return any(fnmatchcase(path, glob) for glob in self.allowed) and not self._is_protected(path)
+
+    def _is_protected(self, path: str) -> bool:
+        return any(fnmatchcase(path, glob) for glob in self.protected)
 
 
 def _with(files: Files, source: Files, paths: Iterable[str]) -> dict[str, str]:
@@ -481,7 +486,7 @@ class FakeVerifiers:
         files = workspace.files if kind == "live" else workspace.trees[path.name]
         self.ran.append((criterion.name, kind, context.attempt))
         await self._world.clock.sleep(self.lasts_s)
-        left = workspace.kept if kind == "kept" else {}
+        left = workspace.kept if kind in ("kept", "fresh") else {}
         answer = self.checks[criterion.name](Seen(dict(files), left, kind, context.attempt))
         if isinstance(answer, bool):
             answer = Status.PASS if answer else Status.FAIL
@@ -503,16 +508,30 @@ class FakeInstructions:
         return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@dataclass
+class FakeDisk:
+    """Room enough, unless a test says otherwise; logs are never shortened."""
+
+    free: int = 10**12
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def cap(self, path: Path, cap_bytes: int) -> int:
+        return 0
+
+
 class FakePins:
     """Pinned copies that agents may have forged."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
 
-    def repair(self) -> tuple[str, ...]:
-        forged = tuple(sorted(self._world.forged))
+    def changed(self) -> tuple[str, ...]:
+        return tuple(sorted(self._world.forged))
+
+    def repair(self) -> None:
         self._world.forged.clear()
-        return forged
 
 
 class World:
@@ -525,6 +544,7 @@ class World:
         checks: Mapping[str, Check],
         files: Files | None = None,
         protected: Sequence[str] = ("ci.yml", "contract.yaml"),
+        allowed: Sequence[str] = ("*",),
         criteria: Mapping[str, Mapping[str, Any]] | None = None,  # what the contract says besides name and command
         goal: Mapping[str, Any] | None = None,
         policy: Policy | None = None,
@@ -537,7 +557,7 @@ class World:
         self.ledger = MemoryLedger(self.clock)
         self.requests = MemoryRequests()
         given = {"a.py": "old", "ci.yml": "owner's", "contract.yaml": "goal: demo"}
-        self.workspace = FakeWorkspace({**given, **(files or {})}, protected)
+        self.workspace = FakeWorkspace({**given, **(files or {})}, protected, allowed)
         self.verifiers = FakeVerifiers(self, checks)
         self.instructions = FakeInstructions()
         self.outputs: dict[Path, bytearray] = {}
@@ -606,6 +626,7 @@ def make_run(world: World, life: Life) -> Run:
         instructions=world.instructions,
         requests=world.requests,
         pins=FakePins(world),
+        disk=FakeDisk(),
         outputs=lambda path: FakeLines(world, path),
         read_ends=lambda path: Ends(b""),
     )

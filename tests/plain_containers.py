@@ -1,4 +1,4 @@
-"""A small, honest implementation of the containers port for tests of trees: real processes, real bubblewrap."""
+"""A small implementation of the containers port for tests of trees: real processes, real bubblewrap."""
 
 import os
 import signal

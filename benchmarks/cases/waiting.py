@@ -34,7 +34,7 @@ def _poll(bench: Bench) -> Numbers:
         command = [bench.python, "-I", "-c", POLLING, str(seconds)]
         return checked(bench.meter.run(command, cwd=bench.scratch, env=bench.env(bench.scratch))).cpu_s
 
-    return {"cpu_ms_per_s": (cost(bench.sizes.idle_s) - cost(0)) / bench.sizes.idle_s * 1000}
+    return {"cpu_ms_per_s": max(0.0, cost(bench.sizes.idle_s) - cost(0)) / bench.sizes.idle_s * 1000}
 
 
 def _loopd(bench: Bench) -> Numbers:
@@ -45,4 +45,4 @@ def _loopd(bench: Bench) -> Numbers:
         clear(folder, state)
         return used
 
-    return {"cpu_ms_per_s": (cost(bench.sizes.idle_s) - cost(0)) / bench.sizes.idle_s * 1000}
+    return {"cpu_ms_per_s": max(0.0, cost(bench.sizes.idle_s) - cost(0)) / bench.sizes.idle_s * 1000}

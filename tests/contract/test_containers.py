@@ -121,7 +121,7 @@ async def test_tree_2_grandchild_that_holds_stdout_does_not_delay_the_end(
     containers: Containers, tmp_path: Path
 ) -> None:
     """The exit is seen at once, the stray is ended and named, bytes written before are kept."""
-    made = sh(tmp_path, "sleep 600 & echo dev server started; exit 0")
+    made = sh(tmp_path, "sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; echo dev server started")
     with anyio.fail_after(5):
         container = await containers.start(made)
         assert (await container.wait()).status == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import DATA, DONE, QUICK, attempts, marked, with_env
+from cases import DATA, DONE, QUICK, attempts, before_attempt_1, marked, with_env
 from running import Project, contract, ended, is_running, ledger, wait_for
 
 TRIALS = DATA / "trials"
@@ -129,7 +129,7 @@ def test_trial_05_kill_9_and_restart(project: Project) -> None:
     assert end["exit"]["duration_s"] >= 3
     shown = json.loads(project.loopd("status", "last", "--json").out)
     assert shown["state"] == "interrupted"
-    assert shown["budget"]["attempts"]["spent"] == 1, shown
+    assert shown["budget"]["attempts"]["used"] == 1, shown
     elapsed = [event["data"]["elapsed_s"] for event in project.events() if "elapsed_s" in event["data"]]
     assert elapsed[-1] >= end["exit"]["duration_s"]
     assert elapsed == sorted(elapsed)
@@ -216,10 +216,9 @@ def test_trial_07_no_budget_means_the_documented_one(project: Project) -> None:
     project.write({"agent.sh": "echo done > out.txt\n"})
     (project.root / "goal.yaml").write_text(contract("trial", DONE, "{command: [sh, agent.sh]}"))
     ran = project.commit().loopd("run", "goal.yaml")
-    before = ran.out.partition("attempt 1 ")[0]
-    assert re.search(r"budget\.attempts +20 +\(default\)", before), ran.out
-    assert re.search(r"budget\.time +4h +\(default\)", before)
-    assert re.search(r"budget\.cost +unlimited +\(default\)", before)
+    defaults = before_attempt_1(ran.out).partition("by default: ")[2]
+    for text in ("budget.attempts 20", "budget.time 4h", "budget.cost unlimited"):
+        assert f"{text} \u00b7" in defaults, ran.out
 
 
 def _what_agent_04_writes() -> bytes:

@@ -106,8 +106,8 @@ def test_a_reader_that_leaves_early_is_no_error_worth_a_word(project: Project) -
 def test_state_7_only_an_interrupted_run_offers_to_resume(worked: Project) -> None:
     """After success there is nothing to resume; after kill -9 there is."""
     assert "loopd resume" not in worked.loopd("status").text
-    sleeper = f"{{command: [{sys.executable}, -c, 'import time; time.sleep(60)']}}"
-    worked.write({"slow.yaml": contract("slow", ["test -e never"], sleeper)})
+    sleeper = f"{{command: [{sys.executable}, -c, 'import time; time.sleep(4)']}}"
+    worked.write({"slow.yaml": contract("slow", ["test -e never"], sleeper, "budget: {attempts: 1}")})
     with ended(worked.start("run", "slow.yaml")) as process:
         wait_for(lambda: worked.loopd("status", "slow").out.count("the agent is at work"))
         process.send_signal(signal.SIGKILL)
@@ -115,8 +115,10 @@ def test_state_7_only_an_interrupted_run_offers_to_resume(worked: Project) -> No
     text = worked.loopd("status", "slow").out
     assert "interrupted" in text
     assert "crashed; loopd resume slow-" in text
-    assert worked.loopd("stop", "slow").status == 0
-    assert "loopd resume" not in worked.loopd("status", "slow").text
+    assert worked.loopd("resume", "slow").status == 1
+    text = worked.loopd("status", "slow").out
+    assert "exhausted" in text
+    assert "loopd resume" not in text
 
 
 def test_show_logs_and_diff_tell_a_real_run(worked: Project) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, output, sh
+from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, output, run, sh
 from loopd.adapters.containment import nursery, procfs, records
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.ports.processes import Containment
@@ -162,12 +162,46 @@ async def test_a_tree_without_shim_is_found_by_its_marker_after_a_restart(tmp_pa
     assert procfs.marked("LOOPD_MARKER", made.marker) == []
 
 
-async def test_a_shim_that_died_before_it_recorded_a_start_has_run_nothing(tmp_path: Path) -> None:
-    """A claim of this boot whose shim is dead and that has no start: never launched."""
+async def test_a_shim_killed_before_its_record_may_have_launched_and_is_lost(tmp_path: Path) -> None:
+    """Not voided: what it launched is found by the marker of its claim, and ended."""
+    made = sh(tmp_path, "sleep 600")
+    container = await OwnedContainers(containment=Containment.SUBREAPER).start(made)
+    started = records.read_record(str(made.folder), "started")
+    assert started is not None
+    (made.folder / "started").unlink()
+    os.kill(started["shim"][0], signal.SIGKILL)
+    adopted = await OwnedContainers().adopt(made.folder)
+    assert adopted is not None
+    assert adopted.activity().processes >= 1
+    assert (await adopted.end(QUICK)).exit.lost
+    assert container.activity().processes == 0
+
+
+async def test_a_claim_that_cannot_be_read_is_lost(tmp_path: Path) -> None:
+    """A power failure may leave an empty one: something may have run."""
     made = sh(tmp_path, "exit 0")
-    boot = procfs.boot_id()
-    assert records.take_claim(str(made.folder), {"by": "shim", "pid": 1, "start": 1, "boot_id": boot})
-    assert await OwnedContainers().adopt(made.folder) is None
+    (made.folder / "claim").touch()
+    adopted = await OwnedContainers().adopt(made.folder)
+    assert adopted is not None
+    assert (await adopted.end(AT_ONCE)).exit.lost
+
+
+async def test_adopting_waits_for_a_shim_that_is_launching_still(tmp_path: Path) -> None:
+    """A supervisor killed in the middle of a start leaves a shim that goes on."""
+    for delay_s in (0, 0.001, 0.002, 0.004, 0.008):
+        made = sh(tmp_path, "exit 3")
+        first, second = OwnedContainers(nursery.spawn()), OwnedContainers()
+        await run(first, sh(tmp_path, "exit 0"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.start, made)
+            await anyio.sleep(delay_s)
+            while not (made.folder / "claim").exists():
+                await anyio.sleep(0)
+            adopted = await second.adopt(made.folder)
+        assert adopted is not None
+        assert (await adopted.wait()).status == 3
+        await adopted.end(QUICK)
+        first.close()
 
 
 async def test_a_helper_that_was_killed_is_replaced(tmp_path: Path) -> None:

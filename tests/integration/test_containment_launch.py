@@ -223,7 +223,7 @@ async def test_a_sandboxed_container_is_held_by_the_strongest_means(
     containers: OwnedContainers, tmp_path: Path
 ) -> None:
     """A cgroup where there is one, else the namespace; strays are named by their outer pid and ended."""
-    made = sh(tmp_path, "sleep 600 & sleep 0.05; exit 3", sandbox=Sandbox())
+    made = sh(tmp_path, "sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; exit 3", sandbox=Sandbox())
     container = await containers.start(made)
     assert container.containment in (Containment.CGROUP, Containment.PID_NAMESPACE)
     assert (await container.wait()).status == 3

@@ -70,7 +70,13 @@ async def grown(log: Path, processes: int) -> None:
 async def test_tree_1_children_left_behind_are_ended_and_counted(containers: OwnedContainers, tmp_path: Path) -> None:
     """Three tool servers after each of ten attempts: none remains, each is named."""
     for _ in range(10):
-        cleared = await run(containers, sh(tmp_path, "for i in 1 2 3; do sleep 60$i & done; sleep 0.1"))
+        cleared = await run(
+            containers,
+            sh(
+                tmp_path,
+                "for i in 1 2 3; do sleep 60$i & until grep -q sleep /proc/$!/comm; do :; done; done",
+            ),
+        )
         assert cleared.exit.status == 0
         assert sorted(ended.command for ended in cleared.ended) == ["sleep 601", "sleep 602", "sleep 603"]
         assert cleared.signals == ()
@@ -78,8 +84,11 @@ async def test_tree_1_children_left_behind_are_ended_and_counted(containers: Own
 
 async def test_tree_6_a_chain_whose_middle_has_exited_is_ended(containers: OwnedContainers, tmp_path: Path) -> None:
     """The walk needs no live parent link, neither while the main process runs nor after."""
-    chain = 'sh -c \'sh -c "sh -c \\"sleep 600 & echo\\" & echo" & exit 0\''
-    assert [e.command for e in (await run(containers, sh(tmp_path, f"{chain}; sleep 0.2"))).ended] == ["sleep 600"]
+    deep = tmp_path / "deep.sh"
+    deep.write_text("sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; touch deep\n")
+    chain = "sh -c 'sh -c \"sh deep.sh &\" &'; until [ -e deep ]; do :; done; rm deep"
+    cleared = await run(containers, sh(tmp_path, chain))
+    assert [ended.command for ended in cleared.ended] == ["sleep 600"]
     made = await containers.start(sh(tmp_path, f"{chain}; touch up; sleep 601"))
     await eventually((tmp_path / "up").exists)
     cleared = await made.end(AT_ONCE)

@@ -50,7 +50,7 @@ async def composed(workspace: Workspace, baseline: str) -> str:
 async def test_git_1_owners_uncommitted_files_stay_and_no_command_of_loopds_changes_the_repository(
     tmp_path: Path,
 ) -> None:
-    """GIT-1: uncommitted work is byte for byte as before, and git never got an order that changes the tree."""
+    """GIT-1: uncommitted work is as before, and git never got an order that changes the tree."""
     root = project(tmp_path / "p", PYTHON)
     log, shim = tmp_path / "git.log", tmp_path / "bin"
     write(shim, {"git": f'#!/bin/sh\necho "$PWD" "$@" >> {log}\nexec {shutil.which("git")} "$@"\n'})
@@ -79,7 +79,7 @@ def _state_of_repository(root: Path) -> dict[str, bytes]:
 
 
 async def test_git_2_lock_of_a_killed_agent_is_removed_when_nobody_has_it_open(tmp_path: Path) -> None:
-    """GIT-2: after the agent's tree is gone its index.lock goes too, and a commit works; a held lock stays."""
+    """GIT-2: its index.lock goes after the agent did, and a commit works; a held lock stays."""
     root = project(tmp_path / "p", PYTHON)
     lock = root / ".git/index.lock"
     with lock.open("w"):
@@ -100,7 +100,7 @@ async def test_git_3_agent_rebases_while_snapshots_run_every_tenth_of_a_second(t
     root = project(tmp_path / "p", {"f": "0\n"})
     workspace = bench(root, tmp_path / "s").open()
     git(root, "checkout", "-q", "-b", "work")
-    for number in range(25):
+    for number in range(12):
         write(root, {f"f{number}": "x\n"})
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", str(number))
@@ -134,7 +134,8 @@ async def test_git_4_baseline_survives_reset_clean_and_gc_and_can_be_got_back(tm
     root = project(tmp_path / "p", PYTHON)
     write(root, {"calc.py": "uncommitted\n", "untracked.txt": "precious\n"})
     before, head = files_of(root), git(root, "rev-parse", "HEAD")
-    workspace = bench(root, tmp_path / "s").open()
+    tools = bench(root, tmp_path / "s")
+    workspace = tools.open()
     baseline = (await workspace.prepare()).baseline
     git(root, "reset", "-q", "--hard")
     git(root, "clean", "-qfdx")
@@ -144,6 +145,11 @@ async def test_git_4_baseline_survives_reset_clean_and_gc_and_can_be_got_back(tm
     assert await workspace.write_tree(baseline, expected=after) == ("calc.py", "untracked.txt")
     assert files_of(root) == before
     assert git(root, "rev-parse", "HEAD") == head
+    git(root, "clean", "-qfdx")
+    (tmp_path / "back").mkdir()
+    git(tmp_path / "s/store.git", "gc", "-q", "--auto")
+    subprocess.run(tools.plan.command_to_get_back(baseline, tmp_path / "back"), shell=True, check=True)
+    assert files_of(tmp_path / "back") == before
 
 
 async def test_state_3_agent_that_deletes_everything_hidden_and_ignored_does_not_stop_the_run(
@@ -164,7 +170,7 @@ async def test_state_3_agent_that_deletes_everything_hidden_and_ignored_does_not
 
 
 async def test_cheat_1_weakened_and_skipped_tests_are_not_what_is_verified(tmp_path: Path) -> None:
-    """CHEAT-1: baseline tests are judged by, changed and deleted ones are put back, with the evidence kept."""
+    """CHEAT-1: baseline tests judge; changed and deleted ones are put back, the evidence kept."""
     root = project(tmp_path / "p", {**PYTHON, "tests/test_two.py": TEST})
     workspace = bench(root, tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline
@@ -392,7 +398,8 @@ async def test_poisoned_bytecode_in_the_kept_tree_cannot_pass_the_fresh_one(tmp_
     poison = (
         "import py_compile, pathlib; p = pathlib.Path('x.py'); p.write_text('def add(a, b): return 5')\n"
         "mode = py_compile.PycInvalidationMode.UNCHECKED_HASH\n"
-        "py_compile.compile('x.py', '__pycache__/calc.cpython-%d%d.pyc' % __import__('sys').version_info[:2], invalidation_mode=mode)\n"
+        "target = '__pycache__/calc.cpython-%d%d.pyc' % __import__('sys').version_info[:2]\n"
+        "py_compile.compile('x.py', target, invalidation_mode=mode)\n"
         "p.unlink()"
     )
     assert verify(tree, sys.executable, "-c", poison).returncode == 0
@@ -416,7 +423,7 @@ async def test_setup_runs_once_and_again_when_its_files_change(tmp_path: Path) -
     assert (await workspace.check_tree(baseline)).path.joinpath("lib/installed").read_text() == "one\n"
     assert len(tools.containers.started) == 2
     write(root, {"deps.txt": ""})
-    with pytest.raises(SetupError, match="deps.txt"):
+    with pytest.raises(SetupError, match=r"deps\.txt"):
         await workspace.check_tree(await composed(workspace, baseline))
 
 
@@ -745,13 +752,65 @@ async def test_commit_gives_converted_files_their_committed_line_ends_back(tmp_p
     assert git(root, "show", f"{commit}:a") == "1\nchanged\n"
 
 
-async def test_commit_gives_converted_files_their_committed_line_ends_back(tmp_path: Path) -> None:
-    root = project(tmp_path / "p", {"a": "1\n2\n"})
-    git(root, "config", "core.autocrlf", "true")
-    (root / "a").unlink()
-    git(root, "checkout", "-q", ".")
+async def test_forged_object_in_the_owners_store_is_never_delivered(tmp_path: Path) -> None:
+    """An agent that works in place can put an object under the id of a file that will be proven."""
+    root = project(tmp_path / "p", PYTHON)
     workspace = bench(root, tmp_path / "s").open()
     await workspace.prepare()
-    write(root, {"a": "1\r\nchanged\r\n"})
-    commit = await workspace.commit((await workspace.snapshot()).tree, "out", "m")
-    assert git(root, "show", f"{commit}:a") == "1\nchanged\n"
+    write(root, {"calc.py": RIGHT, "evil": "evil\n"})
+    name = git(root, "hash-object", "calc.py").strip()
+    evil = git(root, "hash-object", "-w", "evil").strip()
+    (root / "evil").unlink()
+    objects = root / ".git/objects"
+    (objects / name[:2]).mkdir(exist_ok=True)
+    shutil.copy(objects / evil[:2] / evil[2:], objects / name[:2] / name[2:])
+    after = (await workspace.snapshot()).tree
+    with pytest.raises(UsageError, match="not what their names say"):
+        await workspace.commit(after, "out", "m")
+    assert git(root, "branch", "--list", "out") == ""
+    (objects / name[:2] / name[2:]).chmod(0o600)
+    (objects / name[:2] / name[2:]).unlink()
+    commit = await workspace.commit(after, "out", "m")
+    assert git(root, "show", f"{commit}:calc.py") == RIGHT
+
+
+async def test_cancelled_snapshot_leaves_nothing_that_a_later_one_would_believe(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", {f"f{number}": "x" for number in range(200)})
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    started = anyio.current_time()
+    await workspace.snapshot()
+    usual_s = anyio.current_time() - started
+    for step in range(20):
+        write(root, {f"f{number}": f"{step} {number}" for number in range(200)})
+        with anyio.move_on_after(usual_s * step / 8):
+            await workspace.snapshot()
+        changed = await workspace.changed_paths(baseline, (await workspace.snapshot()).tree)
+        assert len(changed) == 200
+        tree = await workspace.check_tree((await workspace.snapshot()).tree)
+        assert files_of(tree.path) == files_of(root)
+
+
+async def test_tree_that_its_tests_made_unwritable_is_rebuilt(tmp_path: Path) -> None:
+    """Folders without permissions, a file with the immutable look of one: the next check has its tree."""
+    root = project(tmp_path / "p", {**PYTHON, "dir/x": "1"})
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    tree = await workspace.check_tree(baseline)
+    write(tree.path, {"stray/x": "1", "dir/x": "2"})
+    (tree.path / "stray").chmod(0)
+    (tree.path / "dir").chmod(0o500)
+    tree = await workspace.check_tree(baseline)
+    assert set(files_of(tree.path)) == {*PYTHON, "dir/x"}
+
+
+async def test_removed_workspace_folder_is_a_change_like_any_other(tmp_path: Path) -> None:
+    root = project(tmp_path / "p", PYTHON)
+    workspace = bench(root, tmp_path / "s").open()
+    baseline = (await workspace.prepare()).baseline
+    shutil.rmtree(root)
+    after = (await workspace.snapshot()).tree
+    judged = await workspace.compose(baseline, after)
+    assert judged.restored == ("goals/g.yaml", "tests/test_add.py")
+    await workspace.restore(baseline, after, judged.restored, tmp_path / "e")
+    assert set(files_of(root)) == set(judged.restored)

@@ -23,7 +23,8 @@ from loopd.engine.run import Timers
 FORMAT = 1
 NAME = "agreement.json"
 TEXT = "contract.yaml"
-SCRIPT = "script.yaml"
+SCRIPT = "script.yaml"  # the copy of a scripted agent's file
+TEMPLATES = "templates"  # the folder with copies of the owner's instruction templates
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class Agreement:
     goal: Goal
     text: str
     terms: Terms
-    script: str = ""  # of a scripted agent
+    copies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # files of the contract's, by their name in the run's folder
 
 
 _TERMS = TypeAdapter(Terms)
@@ -71,7 +74,7 @@ def content(agreement: Agreement) -> bytes:
     """The file's bytes."""
     terms: dict[str, Any] = _TERMS.dump_python(agreement.terms, mode="json")
     goal = agreement.goal.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text, "script": agreement.script}
+    whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text, "copies": dict(agreement.copies)}
     return json.dumps(whole, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
 
 
@@ -79,17 +82,17 @@ def keep(folder: Path, agreement: Agreement) -> None:
     """Write it into the run's folder, durably. Raises `StateError`."""
     try:
         write_whole(folder / NAME, content(agreement))
-        write_whole(folder / TEXT, agreement.text.encode("utf-8", "surrogateescape"))
-        if agreement.script:
-            write_whole(folder / SCRIPT, agreement.script.encode("utf-8", "surrogateescape"))
+        for name, text in {TEXT: agreement.text, **agreement.copies}.items():
+            (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+            write_whole(folder / name, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise StateError(f"{folder / NAME} cannot be written: {error.strerror}") from error
 
 
 def pins(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of an agreement as they lie there now, to notice later changes."""
-    there = [name for name in (NAME, TEXT, SCRIPT) if (folder / name).is_file()]
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in there}
+    names = (NAME, TEXT, *recall(folder).copies)
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 
 def recall(folder: Path) -> Agreement:
@@ -100,7 +103,7 @@ def recall(folder: Path) -> Agreement:
         if whole["format"] != FORMAT:
             raise StateError(f"{path} has format {whole['format']}; this loopd reads format {FORMAT}, use a newer one")
         goal = Goal.model_validate(whole["goal"], context=RESOLVED)
-        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]), whole["script"])
+        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]), whole["copies"])
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}; the run cannot be resumed") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loopd.adapters.registry import GROUP
 from loopd.domain.contract import Criterion, Goal
+from loopd.domain.scope import files_named_by, only_inspects
 from loopd.domain.written import Loc
 
 Fault = tuple[Loc, str]
@@ -138,9 +139,15 @@ def pinned_files(goal: Goal, root: Path, folder: Path) -> tuple[Pinned, ...]:
 
 
 def named_files(criterion: Criterion, root: Path) -> tuple[str, ...]:
-    """Files of the workspace that a criterion's command names: bench.py in `python bench.py`."""
-    words = [word.rpartition("=")[2] for word in criterion.run or () if "{" not in word and len(word) < 1000]
-    inside = [_inside(root, word) for word in words if word and not word.startswith("-")]
+    """Files of the workspace that a criterion's command runs: bench.py in `python bench.py`, the Makefile of `make`.
+
+    What a command like `grep` or `test` looks at is the agent's work, and none of the check's own files.
+    """
+    argv = criterion.run or ()
+    if only_inspects(argv):
+        return ()
+    words = [word.rpartition("=")[2] for word in argv if "{" not in word and len(word) < 1000]
+    inside = [_inside(root, word) for word in (*words, *files_named_by(argv)) if word and not word.startswith("-")]
     return tuple(dict.fromkeys(name for name in inside if name))
 
 

@@ -20,12 +20,14 @@ class PinnedFiles:
                 raise StateError(f"{folder / name} is not what this run was started with; it cannot be resumed")
             self._content[name] = content
 
-    def repair(self) -> tuple[str, ...]:
-        """Put changed copies right again; their names."""
-        changed = tuple(name for name, content in self._content.items() if _read(self._folder / name) != content)
-        for name in changed:
+    def changed(self) -> tuple[str, ...]:
+        """See the port."""
+        return tuple(name for name, content in self._content.items() if _read(self._folder / name) != content)
+
+    def repair(self) -> None:
+        """See the port."""
+        for name in self.changed():
             _write(self._folder / name, self._content[name])
-        return changed
 
 
 def pin(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:

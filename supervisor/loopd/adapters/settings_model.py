@@ -14,7 +14,7 @@ PROJECT_FILE = "loopd.toml"
 PREFIX = "LOOPD_"
 # Variables of loopd's own that are no settings of a run.
 OWN_VARIABLES = frozenset(
-    f"{PREFIX}{name}" for name in ("STATE", "MARKER", "CONTEXT", "USAGE_FILE", "ATTEMPT", "INBOX", "CHAOS", "NO_SKIP")
+    f"{PREFIX}{name}" for name in ("STATE", "MARKER", "CONTEXT", "USAGE_FILE", "CHAOS", "NO_SKIP")
 )
 FLAGS: Mapping[str, str] = {
     "agent": "--agent",
@@ -22,11 +22,6 @@ FLAGS: Mapping[str, str] = {
     "budget.attempts": "--attempts",
     "budget.time": "--time",
     "budget.cost": "--cost",
-    "budget.tokens": "--tokens",
-    "budget.attempt.time": "--attempt-time",
-    "budget.attempt.idle": "--idle",
-    "budget.attempt.cost": "--attempt-cost",
-    "containment": "--containment",
 }
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopd.adapters.agreement import Agreement, Setting, Terms
+from loopd.adapters.agreement import SCRIPT, TEMPLATES, Agreement, Setting, Terms
 from loopd.adapters.contract_file import Loaded, load_contract
 from loopd.adapters.contract_writer import Wish, write_contract
+from loopd.adapters.prompts import Prompts
 from loopd.adapters.settings import Effective, render_effective, resolve, user_ceiling
 from loopd.domain.budget import Allowance
 from loopd.domain.contract import Goal
@@ -47,18 +48,26 @@ def agree(contract: Path, flags: Flags) -> Agreement:
     loaded = load_contract(contract)
     effective = resolve(loaded, flags=flags.texts(), environ=os.environ)
     terms = terms_of(loaded, effective, with_changes=flags.with_changes)
-    return Agreement(effective.goal, loaded.text, terms, script_of(effective.goal, loaded.root))
+    return Agreement(effective.goal, loaded.text, terms, copies_of(effective.goal, loaded.folder))
 
 
-def script_of(goal: Goal, root: Path) -> str:
-    """The text of a scripted agent's file, which is pinned; "" for every other agent."""
-    agent = goal.executor.agent
-    if agent is None or agent.scripted is None:
-        return ""
+def copies_of(goal: Goal, folder: Path) -> dict[str, str]:
+    """What is pinned besides the contract: a scripted agent's file and the owner's templates, found from `folder`."""
+    agent, copies = goal.executor.agent, {}
+    if agent and agent.scripted:
+        copies[SCRIPT] = _text(folder / agent.scripted)
+    if goal.templates:
+        found = sorted((folder / goal.templates).glob("*.j2"))
+        copies |= {f"{TEMPLATES}/{path.name}": _text(path) for path in found}
+        Prompts([folder / goal.templates]).check()
+    return copies
+
+
+def _text(path: Path) -> str:
     try:
-        return (root / agent.scripted).read_bytes().decode("utf-8", "surrogateescape")
+        return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise UsageError(f"the script {agent.scripted} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def meant(
@@ -145,6 +154,6 @@ def protected_files(loaded: Loaded) -> tuple[str, ...]:
     paths = [loaded.path, *(file.file for file in loaded.files if file.kind in ("verifier", "objective", "reference"))]
     executor = loaded.goal.executor.agent
     if executor and executor.scripted:
-        paths.append(loaded.root / executor.scripted)
+        paths.append((loaded.folder / executor.scripted).resolve())
     inside = (path for path in paths if path.is_relative_to(loaded.root))
     return tuple(dict.fromkeys(path.relative_to(loaded.root).as_posix() for path in inside))

@@ -13,6 +13,7 @@ from loopd.adapters.clock import SystemClock
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.environment import agent_environment
 from loopd.adapters.containment.nursery import Nursery
+from loopd.adapters.disk import FolderDisk
 from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger
 from loopd.adapters.liveness import start_time
 from loopd.adapters.pins import PinnedFiles
@@ -29,6 +30,7 @@ from loopd.domain.contract import Goal
 from loopd.domain.record import Record, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
+from loopd.domain.scope import scope_of as scope_as_stated
 from loopd.domain.status import status
 from loopd.engine.run import Ports, Rules, Run
 from loopd.ports.agent import Agent
@@ -124,8 +126,8 @@ def workspace_of(folder: RunFolder, agreement: Agreement, containers: Containers
 def scope_of(agreement: Agreement) -> Scope:
     """The contract's scope with its defaults, and what the contract itself needs protected."""
     written, terms = agreement.goal.scope, agreement.terms
-    scope = Scope(add=written.add or (), protect=(*written.protect, *terms.references), named=terms.protected)
-    return scope if written.allow is None else replace(scope, allow=written.allow)
+    protect = (*written.protect, *terms.references)
+    return scope_as_stated(allow=written.allow, add=written.add, protect=protect, named=terms.protected)
 
 
 def contract_environment(goal: Goal, environ: Mapping[str, str]) -> dict[str, str]:
@@ -205,6 +207,7 @@ def _run(
         instructions=Prompts(template_folders(folder, goal)),
         requests=FolderRequests(folder.requests),
         pins=PinnedFiles(folder.root, agreements.pins(folder.root)),
+        disk=FolderDisk(folder.root),
         outputs=Tail,
         read_ends=read_ends,
     )
@@ -232,8 +235,8 @@ def _run(
 
 def agent_of(agreement: Agreement, folder: Path | None = None) -> Agent:
     """The executor's agent; with the run's folder, a scripted one plays the copy that was pinned there."""
-    pinned = folder / agreements.SCRIPT if folder and agreement.script else None
-    return agent_for(agreement.goal.executor, agreement.terms.root, pinned)
+    pinned = folder / agreements.SCRIPT if folder and agreements.SCRIPT in agreement.copies else None
+    return agent_for(agreement.goal.executor, agreement.terms.contract.parent, pinned)
 
 
 def check_terms(agreement: Agreement) -> CheckTerms:
@@ -244,5 +247,5 @@ def check_terms(agreement: Agreement) -> CheckTerms:
 
 def template_folders(folder: RunFolder, goal: Goal) -> list[Path]:
     """Pinned copies of the owner's templates; the workspace's own are within the agent's reach."""
-    pinned = folder.root / "templates"
+    pinned = folder.root / agreements.TEMPLATES
     return [pinned] if goal.templates and pinned.is_dir() else []

@@ -26,7 +26,8 @@ from loopd.domain.record import Record, Step, dump_value
 from loopd.domain.run import FINAL, REOPENABLE, State, next_step
 from loopd.engine.delivery import deliver as deliver_proven
 from loopd.engine.delivery import deliver_best
-from loopd.engine.owner import extended, heed
+from loopd.engine.loop import pursue
+from loopd.engine.owner import extended, heed, stop_asked
 from loopd.engine.run import Run
 from loopd.ports.requests import RequestKind
 from loopd.ports.store import RunEntry
@@ -167,6 +168,8 @@ def _ask(place: Place, entry: RunEntry, kind: RequestKind, data: Mapping[str, An
     try:
         with open_run(place, folder) as run:
             heed(run)
+            if stop_asked(run):  # an agent may have outlived its supervisor: it is ended first
+                anyio.run(pursue, run)
     except BusyError:
         return True
     return False

@@ -1,9 +1,10 @@
 """`loopd ps` and `loopd status [RUN]`: where runs stand, answered within two or three bare interpreter starts.
 
 `--json` prints one object. `loopd.status/1`: the shape of `domain.status`, and of the run `folder`, `started_at`,
-`changed_at` (UTC), `pid` (0 when no supervisor lives), `alive`, `crashed`. `loopd.ps/1`: `{"format", "total", "runs"}`;
-each run has `run, goal, state, reason, next, attempt, budget, best, attention, workspace, contract` as in
-`loopd.status/1`, and the same eight of the run itself. Both may gain fields; a field never changes its meaning.
+`changed_at` (UTC), `pid` (0 when no supervisor lives), `pid_start`, `alive`, `crashed`. `loopd.ps/1`: `total`,
+`runs`; each run has `run, goal, state, reason, next, attempt, budget, best, attention, workspace, contract` as in
+`loopd.status/1`, and the same seven of the run itself; one that cannot be read has the state `unreadable` and no
+budget. Both may gain fields; a field never changes its meaning.
 """
 
 import json
@@ -60,13 +61,29 @@ def _status(name: str, *, as_json: bool) -> int:
 
 def _ps(*, as_json: bool, everything: bool) -> int:
     runs = all_runs()
-    shown = [read_status(run) for run in (runs if everything else runs[:SHOWN])]
+    shown = [_readable(run) for run in (runs if everything else runs[:SHOWN])]
     if as_json:
         brief = [{key: value for key, value in run.items() if key not in _LEFT_OUT_OF_PS} for run in shown]
         say(_json({"format": PS_FORMAT, "total": len(runs), "runs": brief}))
         return 0
     say("\n".join(ps_lines(shown, len(runs), _now(), colour=wants_colour(sys.stdout))))
     return 0
+
+
+def _readable(run: "dict[str, Any]") -> "dict[str, Any]":
+    """One run that cannot be read (its folder was removed, a later loopd wrote it) must not hide the others."""
+    try:
+        return read_status(run)
+    except Exception as error:
+        from loopd.domain.errors import StateError
+
+        if not isinstance(error, StateError):
+            raise
+        reason = str(error).partition("\n")[0]
+        return {**run, "state": "unreadable", "reason": reason, "next": "", "attempt": 0, "budget": None} | _LIFELESS
+
+
+_LIFELESS: "dict[str, Any]" = {"best": None, "attention": [], "alive": False, "crashed": False}
 
 
 def ps_lines(shown: "list[dict[str, Any]]", total: int, now: "datetime", *, colour: bool) -> list[str]:
@@ -77,14 +94,16 @@ def ps_lines(shown: "list[dict[str, Any]]", total: int, now: "datetime", *, colo
     lines = [paint(f"{'RUN':<{width}}  {'STATE':<11}  {'ATTEMPTS':>8}  {'TIME':>11}  CHANGED", "dim", on=colour)]
     for run in shown:
         budget = run["budget"]
-        attempts = "{used}/{allowed}".format_map(budget["attempts"])
+        attempts = "{used}/{allowed}".format_map(budget["attempts"]) if budget else "-"
         state = paint(f"{run['state']:<11}", STATE_COLOURS.get(run["state"]), on=colour)
-        spent = span(budget["time_s"]["used"])
+        spent = span(budget["time_s"]["used"]) if budget else "-"
         lines.append(
             f"{clean(run['run'], width):<{width}}  {state}  {attempts:>8}  {spent:>11}  {ago(run['changed_at'], now)}"
         )
         if run["crashed"]:
             lines.append(f"{'':<{width}}  crashed; {run['next']}")
+        if not budget:
+            lines.append(f"  {clean(run['reason'], WIDTH - 2)}")
     if total > len(shown):
         lines.append(f"and {total - len(shown)} older ones: loopd ps --all")
     return lines

@@ -101,19 +101,13 @@ def read_status(run: "dict[str, Any]") -> "dict[str, Any]":
 
 def _with_life(status: "dict[str, Any]", run: "dict[str, Any]") -> "dict[str, Any]":
     """A run that says it is at work while no supervisor lives was interrupted by a crash or a power loss."""
-    alive = is_alive(run["pid"], run["pid_start"])
+    newer = {name: status.get(name, run[name]) for name in ("changed_at", "pid", "pid_start")}
+    alive = is_alive(newer["pid"], newer["pid_start"])
     crashed = status["state"] in AT_WORK and not alive
     if crashed:
         status = {**status, "state": "interrupted", "reason": "crashed", "next": f"loopd resume {run['run']}"}
-    more = {name: run[name] for name in ("folder", "started_at", "changed_at")}
-    return {
-        **status,
-        **more,
-        "format": STATUS_FORMAT,
-        "pid": run["pid"] if alive else 0,
-        "alive": alive,
-        "crashed": crashed,
-    }
+    more = {"format": STATUS_FORMAT, "folder": run["folder"], "started_at": run["started_at"], **newer}
+    return {**status, **more, "pid": newer["pid"] if alive else 0, "alive": alive, "crashed": crashed}
 
 
 def is_alive(pid: int, pid_start: int) -> bool:

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self, TextIO, cast
 
@@ -32,7 +33,10 @@ from loopd.domain.text import redact, safe_line
 from loopd.domain.verdict import Verdict
 
 KEPT = 500  # lines of the story
-REFRESH_HZ = 2.0
+CLOCK_S = 1.0  # between paints while nothing happens
+CALM_S = 0.2  # at least, between two paints
+LONGEST_PAINT_S = 2.0
+LEAVING = "Ctrl-C leaves after this step, twice at once; loopd resume goes on"
 _TAIL_BYTES = 8192
 _COLUMN = 7
 _TONES = {"good": "green", "bad": "red", "warn": "yellow"}
@@ -70,33 +74,50 @@ class LiveScreen:
         self._record, self._at = Record(), elapsed()
         self._console = Console(file=cast(TextIO, stream), highlight=False, markup=False, emoji=False)
         self._live = Live(
-            console=self._console,
-            screen=True,
-            get_renderable=self.screen,
-            refresh_per_second=REFRESH_HZ,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
+        self._painted: object = None
+        self._news, self._over = Event(), False
+        self._painter = Thread(target=self._paint_on, name="screen", daemon=True)
 
     def observe(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         """See `View`."""
         at = self._now().astimezone()
         self._story.extend((at, line) for line in self._teller.tell(record, kind, data))
         self._record, self._at = record, self._elapsed()
+        self._news.set()
 
     def __enter__(self) -> Self:
-        self._live.start(refresh=True)
+        self._live.start()
+        self._painter.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over = True
+        self._news.set()
+        self._painter.join(LONGEST_PAINT_S)
         self._live.stop()
         for at, line in self._story:
             self._console.print(_told(at, line), soft_wrap=True)
 
-    def screen(self) -> Group:
-        """What is on the screen now, made for its present size."""
+    def _paint_on(self) -> None:
+        while not self._over:
+            self._paint()
+            self._news.wait(CLOCK_S)
+            self._news.clear()
+            time.sleep(CALM_S)
+
+    def _paint(self) -> None:
+        """Rendering costs ten times more than composing: an unchanged screen is left alone."""
+        size, lines = self._console.size, self.screen()
+        if (size, lines) != self._painted:
+            self._painted = (size, lines)
+            self._live.update(Group(*lines), refresh=True)
+
+    def screen(self) -> list[Text]:
+        """The lines on the screen now, made for its present size."""
         width, height = self._console.size
         record = self._record
         head = [*self._head(record), Text(), *self._budget(record, width), Text()]
@@ -107,11 +128,11 @@ class LiveScreen:
         story = [_told(at, line) for at, line in list(self._story)[-rest:]] if rest else []
         lines = [*head, *matrix, *foot, *story][: height - 1]
         lines += [Text() for _ in range(height - 1 - len(lines))]
-        lines.append(Text("Ctrl-C interrupts the run; loopd resume goes on with it", style="dim"))
+        lines.append(Text(LEAVING, style="dim"))
         for line in lines:
             line.truncate(width, overflow="ellipsis")
             line.no_wrap = True
-        return Group(*lines)
+        return lines
 
     def _head(self, record: Record) -> Iterator[Text]:
         state = str(record.state)
@@ -176,9 +197,10 @@ def _matrix(record: Record, criteria: Sequence[str], width: int, rows: int) -> l
     columns = _columns(record)
     columns = [columns[0], *columns[1:][-max(1, (width - wide - 2) // _COLUMN - 1) :]]
     shown = list(criteria)
+    latest = next((verdicts for _, verdicts in reversed(columns) if verdicts), {})
+    holding = {name for name in criteria if name in latest and latest[name].status == "pass"}
     if len(shown) > rows:
-        latest = columns[-1][1]
-        shown = sorted(criteria, key=lambda name: name in latest and latest[name].status == "pass")[: rows - 1]
+        shown = sorted(criteria, key=holding.__contains__)[: max(1, rows - 1)]
     lines = [Text(f"{'criterion':<{wide}}  " + "".join(f"{label:<{_COLUMN}}" for label, _ in columns), style="dim")]
     for name in shown:
         line = Text(f"{name[:wide]:<{wide}}  ")
@@ -186,8 +208,9 @@ def _matrix(record: Record, criteria: Sequence[str], width: int, rows: int) -> l
             word = str(verdicts[name].status) if name in verdicts else "-"
             line.append(f"{word:<{_COLUMN}}", style=VERDICT_COLOURS.get(word, "dim"))
         lines.append(line)
-    if len(shown) < len(criteria):
-        lines.append(Text(f"and {len(criteria) - len(shown)} more", style="dim"))
+    if more := len(criteria) - len(shown):
+        held = len(holding.difference(shown))
+        lines.append(Text(f"and {more} more, of which {held} hold", style="dim"))
     return lines
 
 

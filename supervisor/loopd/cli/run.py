@@ -1,13 +1,16 @@
 """`run`, `resume`, `verify`: the commands that start something."""
 
+import os
 import secrets
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import typer
 
 from loopd.adapters import agreement as agreements
@@ -22,13 +25,17 @@ from loopd.cli.supervise import supervise
 from loopd.cli.view import open_view
 from loopd.domain.errors import BusyError, UsageError
 from loopd.domain.record import dump_value
-from loopd.domain.run import FINAL, REOPENABLE, State
+from loopd.domain.run import ENDED, FINAL, REOPENABLE, State
+from loopd.engine.recover import settle
 from loopd.engine.run import Run
 from loopd.ports.store import RunEntry
+
+STARTING = "start-"  # a hold by this name is of a process that has no run yet
 
 AttemptsOption = Annotated[int | None, typer.Option("--attempts", min=1, help="At most this many attempts.")]
 TimeOption = Annotated[str | None, typer.Option("--time", help="At most this long, such as 8h.")]
 CostOption = Annotated[str | None, typer.Option("--cost", help="At most this much, such as '20 USD'.")]
+OPEN = (State.INTERRUPTED, State.RUNNING, State.WAITING, State.READY)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")]
 
 
@@ -54,7 +61,7 @@ def run(
     flags = Flags(attempts=attempts, time=time, cost=cost, agent=agent, clone=clone, with_changes=with_changes)
     if check or prompt or agent_command:
         path = meant(contract, check or [], prompt, agent, agent_command or [])
-        flags = replace(flags, agent=None)
+        flags = replace(flags, agent=None)  # it is in the contract now
     elif contract is None:
         raise UsageError("run: name a contract, or say the objective in words with --check COMMAND")
     else:
@@ -64,11 +71,12 @@ def run(
         from loopd.cli.rehearsal import rehearse
 
         return rehearse(agreed)
-    with open_place() as place:
+    with open_place() as place, starting(place, agreed):
         keep_outside(place.state, agreed.terms.root)
-        open_one = None if new else interrupted(place, agreed)
+        open_one = None if new else interrupted(place, agreed, flags)
         if open_one is None:
             say_last(place, agreed)
+            settle_others(place, agreed, context.obj)
         folder = RunFolder(open_one.folder) if open_one else begin(place, agreed)
         if open_one:
             print(f"resuming {open_one.run}, which was interrupted (--new starts anew)", file=sys.stderr)
@@ -91,8 +99,7 @@ def resume(
 
 
 def begin(place: Place, agreed: Agreement) -> RunFolder:
-    """A new run folder with everything in it that a resume needs. A workspace at work elsewhere is left alone."""
-    check_free(place, agreed)
+    """A new run folder with everything in it that a resume needs."""
     folder = create_run(place.state, agreed.goal.goal, secrets.token_bytes)
     agreements.keep(folder.root, agreed)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -149,19 +156,29 @@ def hold(place: Place, run: Run, stack: ExitStack) -> None:
     stack.callback(place.store.release, root, run.folder.name)
 
 
-def check_free(place: Place, agreed: Agreement) -> None:
-    """Raise `BusyError` before anything is made when another run is at work in this tree."""
+@contextmanager
+def starting(place: Place, agreed: Agreement) -> Iterator[None]:
+    """Keep every other start out of this tree, from before anything is made until the run itself holds it.
+
+    Raises `BusyError` naming who is at work there.
+    """
     if agreed.goal.isolation != "inplace":
+        yield
         return
     pid, start = process_identity()
-    name = f"start-{pid}"
+    name = f"{STARTING}{pid}"
     if holder := place.store.hold(agreed.terms.root, name, pid, start):
         raise busy(holder)
-    place.store.release(agreed.terms.root, name)
+    try:
+        yield
+    finally:
+        place.store.release(agreed.terms.root, name)  # nothing is left to release once the run has taken it over
 
 
 def busy(holder: RunEntry) -> BusyError:
     """Who holds it, and the way out."""
+    if holder.run.startswith(STARTING):
+        return BusyError(f"process {holder.pid} is starting a run in {holder.workspace}\nwait for it, or use --clone")
     return BusyError(
         f"run {holder.run} (pid {holder.pid}) works in {holder.workspace}\n"
         f"wait for it, loopd stop {holder.run}, or start with --clone"
@@ -170,30 +187,49 @@ def busy(holder: RunEntry) -> BusyError:
 
 def process_identity() -> tuple[int, int]:
     """This process: pid and start time."""
-    import os
-
     pid = os.getpid()
     return pid, start_time(pid) or 0
 
 
-def interrupted(place: Place, agreed: Agreement) -> RunEntry | None:
-    """The newest run of this very contract that a signal, a crash or a power loss left open."""
+def interrupted(place: Place, agreed: Agreement, flags: Flags) -> RunEntry | None:
+    """The newest run of this very contract that a signal, a crash or a power loss left open; None to start anew."""
     for entry in place.store.runs():
         if entry.contract != agreed.terms.contract or entry.workspace != agreed.terms.root:
             continue
         if is_alive(entry.pid, entry.pid_start):
             raise busy(entry)
-        open_state = entry.state in (State.INTERRUPTED, State.RUNNING, State.WAITING, State.READY)
-        if not open_state:
+        if entry.state not in OPEN:
             return None
-        if entry.contract_digest == agreed.terms.digest:
-            return entry
-        print(
-            f"run {entry.run} was interrupted under an earlier form of this contract; starting anew",
-            file=sys.stderr,
-        )
-        return None
+        if agreements.recall(entry.folder).text != agreed.text:
+            print(f"run {entry.run} was interrupted under an earlier form of this contract", file=sys.stderr)
+            return None
+        if flags != Flags():
+            raise UsageError(
+                f"run {entry.run} was interrupted and would be resumed, so settings on the command line mean nothing\n"
+                f"loopd resume {entry.run}, loopd extend {entry.run} …, or loopd run --new …"
+            )
+        return entry
     return None
+
+
+def settle_others(place: Place, agreed: Agreement, nursery: Nursery | None) -> None:
+    """End what dead supervisors left at work in this tree. Their runs stay open."""
+    if agreed.goal.isolation != "inplace":
+        return
+    for entry in place.store.runs():
+        dead = entry.state in OPEN and not is_alive(entry.pid, entry.pid_start)
+        if dead and overlap(entry.workspace, agreed.terms.root) and (entry.folder / agreements.NAME).is_file():
+            with open_run(place, RunFolder(entry.folder), nursery) as run:
+                if run.record.run and run.record.state not in (State.INTERRUPTED, *ENDED):
+                    anyio.run(settle, run)
+                    print(
+                        f"run {entry.run} was left by a dead supervisor; what it had running is ended", file=sys.stderr
+                    )
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Whether one of two trees lies in the other."""
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def say_last(place: Place, agreed: Agreement) -> None:

@@ -22,6 +22,6 @@ async def _listen(run: Run) -> Ending:
     """The first Ctrl-C leaves at the next boundary; a second one, and every other signal, in the middle."""
     with anyio.open_signal_receiver(*LEAVING) as signals:
         async for number in signals:
-            again = run.leaving
+            again = bool(run.signal)
             run.interrupt(signal.Signals(number).name, at_once=again or number is not signal.SIGINT)
     raise AssertionError("the signals ended")

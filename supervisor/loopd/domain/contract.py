@@ -19,14 +19,15 @@ from loopd.domain.written import Command, Many, Name, Slug, Text, Written, refus
 __all__ = [
     "AttemptTerms",
     "BudgetTerms",
-    "Constraint",
     "Criterion",
-    "Deliver",
     "Environment",
     "Goal",
     "Objective",
+    "Role",
+    "Scope",
+    "Stage",
+    "digest",
 ]
-__all__ += ["Role", "Scope", "Stage", "digest"]
 
 
 class Objective(Written):

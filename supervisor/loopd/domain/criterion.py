@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from loopd.domain.requirement import REQUIREMENT_PATTERN, Requirement, parse_requirement
 from loopd.domain.written import Command, Duration, Many, Name, Text, Written, refusal, short
@@ -23,6 +23,7 @@ def _requirement(value: object) -> Requirement:
 Required = Annotated[
     Requirement,
     BeforeValidator(_requirement),
+    PlainSerializer(str),
     WithJsonSchema({"type": "string", "pattern": REQUIREMENT_PATTERN}),
 ]
 

@@ -54,6 +54,7 @@ class Record:
     stable_tests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     last_after: str = ""  # the workspace as the last attempt left it
     current: Current | None = None
+    last: Current | None = None  # the one before it: what is told of when `current` never launched
     recent: tuple[Summary, ...] = ()
     best: Summary | None = None
     number: int = 0
@@ -159,6 +160,7 @@ def _reserved(record: Record, data: Mapping[str, Any], at: str) -> Record:
         number=current.number,
         base=data["base"],
         current=current,
+        last=record.current,
         notes=record.notes[used:],
         rung=None,
         wait_until="",
@@ -167,8 +169,14 @@ def _reserved(record: Record, data: Mapping[str, Any], at: str) -> Record:
 
 def _voided(record: Record, data: Mapping[str, Any], at: str) -> Record:
     """Nobody has read its instruction, so what it told is told again."""
-    current = _current(record)
-    return replace(record, step=Step.LAUNCH, rung=current.rung, notes=(*current.notes, *record.notes))
+    never = _current(record)
+    notes = (*never.notes, *record.notes)
+    return replace(record, step=Step.LAUNCH, current=record.last, rung=never.rung, notes=notes)
+
+
+def _ending(record: Record, data: Mapping[str, Any], at: str) -> Record:
+    current = replace(_current(record), outcome=Outcome(data["outcome"]), reason=data["reason"])
+    return replace(record, current=current)
 
 
 def _ended(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -185,7 +193,8 @@ def _ended(record: Record, data: Mapping[str, Any], at: str) -> Record:
 
 
 def _restoring(record: Record, data: Mapping[str, Any], at: str) -> Record:
-    return replace(record, current=replace(_current(record), after=data["after"]))
+    current = replace(_current(record), after=data["after"], tampered=data.get("tampered", ""))
+    return replace(record, current=current)
 
 
 def _captured(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -345,6 +354,7 @@ _FOLDS: Mapping[str, Callable[[Record, Mapping[str, Any], str], Record]] = {
     "preflight.passed": _preflight,
     "attempt.reserved": _reserved,
     "attempt.voided": _voided,
+    "attempt.ending": _ending,
     "attempt.ended": _ended,
     "attempt.restoring": _restoring,
     "attempt.captured": _captured,

@@ -1,5 +1,6 @@
 """What a metric must be: `>= 90`, `<= 0.9 * baseline`, `> baseline + 2`."""
 
+import math
 import operator
 import re
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ _OPERATORS = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
+_UNSIGNED = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
+_NUMBER = rf"[-+]?{_UNSIGNED}"
 _PLAIN = re.compile(rf"(>=|<=|==|!=|>|<)\s*({_NUMBER})", re.ASCII)
-_RELATIVE = re.compile(rf"(>=|<=|==|!=|>|<)\s*(?:({_NUMBER})\s*\*\s*)?baseline(?:\s*([-+])\s*(\d[\d.eE]*))?", re.ASCII)
+_RELATIVE = re.compile(rf"(>=|<=|==|!=|>|<)\s*(?:({_NUMBER})\s*\*\s*)?baseline(?:\s*([-+])\s*({_UNSIGNED}))?", re.ASCII)
 REQUIREMENT_PATTERN = r"^\s*(>=|<=|==|!=|>|<)\s*\S.*$"
 
 
@@ -40,21 +42,29 @@ class Requirement:
     def __str__(self) -> str:
         """As one would write it in a contract."""
         if self.factor == 0:
-            return f"{self.operator} {self.offset:g}"
-        times = "" if self.factor == 1 else f"{self.factor:g} * "
-        plus = f" {'-' if self.offset < 0 else '+'} {abs(self.offset):g}" if self.offset else ""
+            return f"{self.operator} {_shortest(self.offset)}"
+        times = "" if self.factor == 1 else f"{_shortest(self.factor)} * "
+        plus = f" {'-' if self.offset < 0 else '+'} {_shortest(abs(self.offset))}" if self.offset else ""
         return f"{self.operator} {times}baseline{plus}"
+
+
+def _shortest(number: float) -> str:
+    """The fewest digits that read back to the same number."""
+    return repr(number).removesuffix(".0")
 
 
 def parse_requirement(text: str) -> Requirement:
     """The requirement written as `text`. Raises ValueError saying what would be right."""
-    stripped = text.strip()
-    try:
-        if plain := _PLAIN.fullmatch(stripped):
-            return Requirement(plain[1], offset=float(plain[2]))
-        if relative := _RELATIVE.fullmatch(stripped):
-            offset = float(relative[4] or 0) * (-1 if relative[3] == "-" else 1)
-            return Requirement(relative[1], float(relative[2] or 1), offset)
-    except ValueError:
-        pass
-    raise ValueError('a comparison is needed, such as ">= 90", "<= 0.9 * baseline" or "> baseline + 2"')
+    found = _understood(text.strip())
+    if found is None or not (math.isfinite(found.factor) and math.isfinite(found.offset)):
+        raise ValueError('a comparison is needed, such as ">= 90", "<= 0.9 * baseline" or "> baseline + 2"')
+    return found
+
+
+def _understood(text: str) -> Requirement | None:
+    if plain := _PLAIN.fullmatch(text):
+        return Requirement(plain[1], offset=float(plain[2]))
+    if relative := _RELATIVE.fullmatch(text):
+        offset = float(relative[4] or 0) * (-1 if relative[3] == "-" else 1)
+        return Requirement(relative[1], float(relative[2] or 1), offset)
+    return None

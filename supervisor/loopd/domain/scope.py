@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -76,6 +76,13 @@ _FILES_OF_PROGRAM = {
     "rake": ("Rakefile",),
     "invoke": ("tasks.py",),
 }
+
+
+# Programs that only look at the files they are given: `grep -q done out.txt` judges out.txt, which is the work itself.
+_INSPECTORS = frozenset(
+    {"[", "awk", "cat", "cmp", "diff", "egrep", "fgrep", "file", "find", "gawk", "grep", "head", "jq", "ls", "md5sum"}
+    | {"rg", "sed", "sha1sum", "sha256sum", "sort", "stat", "tail", "test", "uniq", "wc", "xmllint", "yq"}
+)
 
 
 class Kind(StrEnum):
@@ -203,12 +210,20 @@ def shadows_module(path: str) -> bool:
     return stem in _SHADOWED and (suffix == "py" or suffix.endswith("so"))
 
 
-def files_named_by(argv: Iterable[str]) -> tuple[str, ...]:
-    """Relative paths that a command line names, and the order files of well-known programs, sorted.
+def only_inspects(argv: Sequence[str]) -> bool:
+    """Whether a command only looks at the files it names, so that they are the work and not the check."""
+    return bool(argv) and argv[0].rpartition("/")[2] in _INSPECTORS
 
-    A folder it names protects nothing by itself: the paths are compared whole.
+
+def files_named_by(argv: Iterable[str]) -> tuple[str, ...]:
+    """Relative paths that a command line runs, and the order files of well-known programs, sorted.
+
+    What a program like grep or test looks at is the work and not the check. A folder it names protects nothing by
+    itself: the paths are compared whole.
     """
     words = list(argv)
+    if only_inspects(words):
+        return ()
     found = set(_FILES_OF_PROGRAM.get(words[0].rpartition("/")[2], ())) if words else set()
     for word in words:
         value = word.partition("=")[2] if word.startswith("-") else word

@@ -18,7 +18,7 @@ from loopd.engine.run import Run
 from loopd.engine.watcher import Output, Over, Watcher
 from loopd.ports.agent import Launch, Order
 from loopd.ports.processes import Cleared, Container, ProcessSpec
-from loopd.ports.workspace import Snapshot
+from loopd.ports.workspace import Composed, Snapshot
 
 LOGS = ("stdout.log", "stderr.log")
 
@@ -30,6 +30,8 @@ async def reserve(run: Run) -> None:
     if isinstance(budget, Limit):
         run.note("decision", decision="stop", state="exhausted", reason=budget.text)
         return
+    if low := run.disk_low():
+        raise BlockedError(low, f"free some, then loopd resume {record.run}; the floor is disk.free in the settings")
     before = (await workspace.snapshot()).tree
     base = record.base
     if before != record.last_after:
@@ -52,8 +54,11 @@ async def reserve(run: Run) -> None:
     )
 
 
-async def watch(run: Run) -> None:
-    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end."""
+async def watch(run: Run, *, end_now: bool = False) -> None:
+    """Start the reserved attempt, or adopt the agent a dead supervisor left, and see it to its recorded end.
+
+    With `end_now`, what is adopted is ended at once, as interrupted.
+    """
     current = _current(run.record)
     folder = run.attempt_folder(current.number)
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
@@ -67,8 +72,8 @@ async def watch(run: Run) -> None:
     over = Over(Outcome.INTERRUPTED, "interrupted")
     try:
         run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
-        age_s = 0.0 if ours else _age_s(run, current)
-        over = await Watcher(run, container, output, current, age_s).until_over()
+        if not end_now:
+            over = await _until_over(run, container, output, ours=ours)
     finally:
         with anyio.CancelScope(shield=True):
             cleared = await container.end(replace(run.timers.grace, first=run.ports.agent.first_signal))
@@ -76,27 +81,35 @@ async def watch(run: Run) -> None:
             _record_end(run, current, over, cleared, output.total())
 
 
+async def _until_over(run: Run, container: Container, output: Output, *, ours: bool) -> Over:
+    """The first ending. A limit is recorded before it is acted upon, or who comes after a crash takes it for one."""
+    current = _current(run.record)
+    if current.outcome:
+        return Over(current.outcome, current.reason)
+    over = await Watcher(run, container, output, current, 0.0 if ours else _age_s(run, current)).until_over()
+    if over.outcome:
+        run.note("attempt.ending", attempt=current.number, outcome=over.outcome, reason=over.reason)
+    return over
+
+
 async def capture(run: Run) -> None:
     """Take the attempt's changes, put back what it must not change, and look after the pinned copies."""
     current, workspace = _current(run.record), run.ports.workspace
-    evidence = run.attempt_folder(current.number) / "restored"
+    for log in LOGS:
+        run.ports.disk.cap(run.attempt_folder(current.number) / log, run.timers.log_cap_bytes)
     locks = await workspace.release_locks()
     after = Snapshot(current.after) if current.after else await workspace.snapshot()
     composed = await workspace.compose(run.record.base, after.tree)
-    left = after.tree
-    if composed.restored:
-        run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=list(composed.restored))
-        await workspace.restore(run.record.base, after.tree, composed.restored, evidence)
-        left = (await workspace.snapshot()).tree
+    await _mend(run, current, after, composed)
+    left = await workspace.snapshot() if composed.restored else after
     touched = await workspace.changed_paths(current.before, after.tree)
     outside = {*composed.restored, *composed.unproven, *composed.refused}
-    tampered = run.ports.pins.repair()
     effect = after.tree != current.before
     run.note(
         "attempt.captured",
         attempt=current.number,
         after=after.tree,
-        workspace=left,
+        workspace=left.tree,
         tree=composed.tree,
         effect=effect,
         outcome=_outcome(current, effect),
@@ -105,8 +118,21 @@ async def capture(run: Run) -> None:
         unproven=list(composed.unproven),
         refused=[*composed.refused, *after.left_out],
         locks=list(locks),
-        tampered=f"pinned copies were changed: {', '.join(tampered)}" if tampered else "",
+        tampered=_current(run.record).tampered,
     )
+
+
+async def _mend(run: Run, current: Current, after: Snapshot, composed: Composed) -> None:
+    """Put back what must not change. Recorded first: once it is done, nothing in the workspace shows it any more."""
+    forged, base = run.ports.pins.changed(), run.record.base
+    if composed.restored or forged:
+        tampered = f"pinned copies were changed: {', '.join(forged)}" if forged else current.tampered
+        paths = list(composed.restored)
+        run.note("attempt.restoring", attempt=current.number, after=after.tree, paths=paths, tampered=tampered)
+    if composed.restored:
+        evidence = run.attempt_folder(current.number) / "restored"
+        await run.ports.workspace.restore(base, after.tree, composed.restored, evidence)
+    run.ports.pins.repair()
 
 
 async def _start(run: Run, order: Order) -> Container:

@@ -62,7 +62,7 @@ def _verdicts(record: Record) -> tuple[Mapping[str, Verdict], Mapping[str, Verdi
 def _left(allowance: Allowance, spent: Spent, active_s: float) -> Left:
     return Left(
         attempts=allowance.attempts - spent.attempts,
-        time_s=max(0.0, allowance.time_s - active_s),
+        time_s=float(max(0, int(allowance.time_s - active_s))),  # told to a reader, not to a clock
         attempt_time_s=allowance.attempt_time_s,
         attempt_idle_s=allowance.attempt_idle_s,
         cost_usd=_rest(allowance.cost_usd, spent.cost_usd),

@@ -34,7 +34,7 @@ async def pursue(run: Run) -> Ending:
 async def step(run: Run) -> None:
     """Do what comes next, to its recorded end."""
     heed(run)
-    if run.prepared is None:
+    if run.prepared is None and run.record.step is not Step.OVER:
         await prepare(run)
     match run.record.step:
         case Step.PREFLIGHT:

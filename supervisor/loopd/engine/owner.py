@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from loopd.domain.budget import Allowance
 from loopd.domain.record import Step, dump_value
-from loopd.domain.run import State
+from loopd.domain.run import FINAL, State
 from loopd.engine.run import Run
 from loopd.ports.requests import Request, RequestKind
 
 
 def heed(run: Run) -> None:
-    """Record every pending request, each exactly once. A stop waits until an attempt at work is ended and captured."""
+    """Record every pending request, each exactly once. A stop waits for what must not stay half done."""
     for request in run.ports.requests.peek():
-        if request.kind is RequestKind.STOP and run.record.step in (Step.WATCH, Step.CAPTURE):
+        if request.kind is RequestKind.STOP and run.record.step in (Step.WATCH, Step.CAPTURE, Step.CLOSE):
             continue
         if request.number not in run.record.heard:
             _obey(run, request)
@@ -37,7 +37,7 @@ def extended(allowance: Allowance, data: dict[str, float]) -> Allowance:
 
 def _obey(run: Run, request: Request) -> None:
     match request.kind:
-        case RequestKind.STOP if run.record.step not in (Step.CLOSE, Step.OVER):
+        case RequestKind.STOP if run.record.state not in FINAL | {State.REFUSED}:
             run.note("run.ended", state=State.STOPPED, reason="stopped by its owner", request=request.number)
         case RequestKind.STEER:
             run.note("owner.steered", text=request.data["text"], request=request.number)

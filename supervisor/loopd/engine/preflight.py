@@ -2,27 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import holds
 from loopd.domain.errors import BlockedError, RefusedError
 from loopd.domain.forecast import forecast
 from loopd.domain.progress import score
-from loopd.domain.record import dump_value
+from loopd.domain.record import Step, dump_value
 from loopd.domain.reports import stable_tests
 from loopd.domain.verdict import Status, Verdict
-from loopd.engine.run import Run
+from loopd.engine.run import BETWEEN, Run
 from loopd.engine.verification import check, check_again, reached
 from loopd.ports.workspace import CheckTree, Prepared
 
 
 async def prepare(run: Run) -> Prepared:
-    """Find the agent and every verifier, and open the trees: once in each process, before its first step."""
-    programs = {criterion.name: run.ports.verifiers.locate(criterion) for criterion in run.goal.criteria}
-    agent = run.ports.agent.probe(run.search_path)
+    """Find the agent and every verifier, and open the trees: once in each process, before its first step.
+
+    Programs are looked for where they are needed next. What is missing must not keep a process from the agent that
+    another one left at work, nor a proven tree from its delivery.
+    """
+    found = _programs(run) if run.record.step in (*BETWEEN, Step.PREFLIGHT) else {}
     run.prepared = await run.ports.workspace.prepare()
-    run.note("tree.prepared", **dump_value(run.prepared), agent=agent, verifiers=programs)
+    run.note("tree.prepared", **dump_value(run.prepared), **found)
     return run.prepared
+
+
+def _programs(run: Run) -> dict[str, Any]:
+    verifiers = {criterion.name: run.ports.verifiers.locate(criterion) for criterion in run.goal.criteria}
+    return {"agent": run.ports.agent.probe(run.search_path), "verifiers": verifiers}
 
 
 async def preflight(run: Run) -> None:

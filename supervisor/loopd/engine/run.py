@@ -7,10 +7,12 @@ from typing import Any
 
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.decision import Policy
+from loopd.domain.quantities import format_size
 from loopd.domain.record import Record, Step, apply, dump
 from loopd.domain.text import Ends
 from loopd.ports.agent import Agent
 from loopd.ports.clock import Clock
+from loopd.ports.disk import Disk
 from loopd.ports.instructions import Instructions
 from loopd.ports.ledger import Ledger
 from loopd.ports.output import Outputs
@@ -34,7 +36,7 @@ class Timers:
     final_grace_s: float = 10.0  # from the agent's final event to the end of its attempt
     grace: Grace = field(default_factory=Grace)
     log_cap_bytes: int = 256 * 2**20
-    free_space_bytes: int = 500 * 10**6
+    free_space_bytes: int = 500 * 10**6  # below it nothing is launched, and an attempt at work is ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Ports:
     instructions: Instructions
     requests: Requests
     pins: Pins
+    disk: Disk
     outputs: Outputs
     read_ends: Callable[[Path], Ends]  # head and tail of a captured file; empty when it is not there
 
@@ -130,6 +133,11 @@ class Run:
         self.signal, self.at_once = signal, self.at_once or at_once
         if self.record.step is Step.WAIT or (self.at_once and self.record.step not in FINISHED_FIRST):
             self.on_interrupt()
+
+    def disk_low(self) -> str:
+        """In words, that too little room is left to go on; "" while there is enough."""
+        free, floor = self.ports.disk.free_bytes(), self.timers.free_space_bytes
+        return "" if free >= floor else f"only {format_size(free)} are free on the disk of {self.folder}"
 
     def note(self, kind: str, *, durable: bool = True, **data: Any) -> None:
         """Record one event, then let the record follow it, then tell who watches."""

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import anyio
-
 from loopd.domain.attempt import Outcome, Usage
 from loopd.domain.budget import overrun
 from loopd.domain.record import Current
 from loopd.engine.owner import stop_asked
 from loopd.engine.run import Run
+from loopd.engine.together import first_of
 from loopd.ports.agent import Final, Reader, Usages
 from loopd.ports.output import Lines
 from loopd.ports.processes import Activity, Container
@@ -114,28 +113,18 @@ class Watcher:
 
     async def until_over(self) -> Over:
         """Return at the first ending; the container may still be running then."""
-        endings: list[Over] = []
+        return await first_of(self._exited, self._ran_out)
 
-        async def exited(done: anyio.CancelScope) -> None:
-            await self._container.wait()
-            endings.append(Over(None))
-            done.cancel()
+    async def _exited(self) -> Over:
+        await self._container.wait()
+        return Over(None)
 
-        async def ran_out(done: anyio.CancelScope) -> None:
-            over = None
-            while over is None:  # the first look comes after a tick: who left before it was adopted has simply left
-                await self._clock.sleep(self._run.timers.tick_s)
-                over = await self._look()
-            endings.append(over)
-            done.cancel()
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(exited, tasks.cancel_scope)
-                tasks.start_soon(ran_out, tasks.cancel_scope)
-        except ExceptionGroup as group:  # callers handle errors by their kind, not in groups
-            raise group.exceptions[0] from None
-        return endings[0]
+    async def _ran_out(self) -> Over:
+        over = None
+        while over is None:  # the first look comes after a tick: who left before it was adopted has simply left
+            await self._clock.sleep(self._run.timers.tick_s)
+            over = await self._look()
+        return over
 
     async def _look(self) -> Over | None:
         now = self._clock.elapsed()

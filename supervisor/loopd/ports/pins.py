@@ -6,6 +6,10 @@ from typing import Protocol
 class Pins(Protocol):
     """Digests taken once, at the start."""
 
-    def repair(self) -> tuple[str, ...]:
-        """Names of pinned copies that no longer have their digest; each is put right again before this returns."""
+    def changed(self) -> tuple[str, ...]:
+        """Names of pinned copies that no longer have their digest. Changes nothing: they are recorded first."""
+        ...
+
+    def repair(self) -> None:
+        """Put every changed copy right again. Idempotent."""
         ...

@@ -45,7 +45,10 @@ class Store(Protocol):
         ...
 
     def hold(self, workspace: Path, run: str, pid: int, pid_start: int) -> RunEntry | None:
-        """Take the workspace for `run`; None when it is ours now, else the run whose live supervisor holds it."""
+        """Take the workspace for `run`; None when it is ours now, else the run whose live supervisor holds it.
+
+        A process that holds the very workspace under another name passes it on.
+        """
         ...
 
     def release(self, workspace: Path, run: str) -> None:

@@ -131,6 +131,11 @@ def test_conf_5_an_objective_survives_byte_for_byte(repository: Path, objective:
     assert loaded(path).goal.objective.text == objective
 
 
+def test_an_objective_of_several_lines_is_a_block_that_a_person_can_read(repository: Path) -> None:
+    _, text = write_contract(wish(repository, "  indented: first\n# second\n\nlast\n"))
+    assert "objective: |2\n    indented: first\n  # second\n\n  last\ncriteria:\n" in text
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=1), st.text())
 @example("a\x00b", "c")

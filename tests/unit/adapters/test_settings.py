@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopd.adapters.contract_file import load_contract
-from loopd.adapters.settings import Effective, render_effective, resolve, user_settings_file
+from loopd.adapters.settings import Effective, render_effective, resolve, user_ceiling, user_settings_file
 from loopd.adapters.settings_model import Settings, setting_names, variable
 from loopd.domain.errors import ContractError
 from loopd.domain.roles import AgentChoice
@@ -249,6 +249,14 @@ def test_what_nobody_asked_for_gives_way_to_the_ceiling(machine: Machine) -> Non
     effective = machine.resolve()
     assert (effective.goal.budget.cost_usd, effective.goal.budget.time_s) == (2.0, 3600.0)
     assert effective.source("budget.cost") == "ceiling in ~/.config/loopd/config.toml"
+
+
+def test_the_ceiling_can_be_asked_for_alone(machine: Machine) -> None:
+    machine.user_file("[ceiling]\ncost = '2 USD'\n")
+    assert (user_ceiling(machine.environ).cost_usd, user_ceiling(machine.environ).time_s) == (2.0, None)
+    machine.user_file("[ceiling]\ncost = 2\n")
+    with pytest.raises(ContractError, match="write 2 USD"):
+        user_ceiling(machine.environ)
 
 
 def test_a_budget_below_the_ceiling_stands(machine: Machine) -> None:

@@ -1,12 +1,15 @@
 """The screens of `loopd status` and `loopd ps`."""
 
+import json
+import re
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopd.cli.glance import ps_lines, status_lines
+from loopd.cli.glance import glance, ps_lines, status_lines
 from loopd.cli.index import all_runs, read_status
 from sample_runs import SampleRun, typical, verdict
 
@@ -115,8 +118,6 @@ def test_colour_marks_verdicts_and_nothing_else_differs(state: Path) -> None:
     assert run.run in status_lines(status, NOW, colour=False)[0]
     coloured = "\n".join(status_lines(status, NOW, colour=True))
     assert "\x1b[31mfail\x1b[0m" in coloured
-    import re
-
     assert re.sub(r"\x1b\[\d+m", "", coloured) == "\n".join(status_lines(status, NOW, colour=False))
 
 
@@ -132,6 +133,18 @@ def test_ps_tells_the_newest_first_and_how_many_more_there_are(state: Path) -> N
     assert "loopd resume older-aaaa" in lines[3]
     assert lines[-1] == "and 25 older ones: loopd ps --all"
     assert max(map(len, lines)) < 80
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = typical(state, run="gone-aaaa").publish()
+    typical(state, run="here-bbbb").publish()
+    shutil.rmtree(gone.folder.root)
+    assert glance(["ps"]) == 0
+    said = capsys.readouterr().out
+    assert "gone-aaaa  unreadable" in said
+    assert "here-bbbb  interrupted" in said
+    assert glance(["ps", "--json"]) == 0
+    assert {run["state"] for run in json.loads(capsys.readouterr().out)["runs"]} == {"unreadable", "interrupted"}
 
 
 def test_ps_without_runs_says_how_to_begin() -> None:

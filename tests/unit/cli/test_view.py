@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from loopd.adapters.ledger import read_ledger
 from loopd.cli.live import LiveScreen, last_line
@@ -63,7 +63,7 @@ def screen(run: SampleRun, width: int, height: int, criteria: tuple[str, ...] = 
         view.observe(record, kind, data)
     out = io.StringIO()
     view._console = console = Console(file=out, width=width, height=height, force_terminal=False)
-    console.print(view.screen())
+    console.print(Group(*view.screen()))
     return out.getvalue()
 
 

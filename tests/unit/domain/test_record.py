@@ -176,11 +176,26 @@ def test_an_attempt_that_never_launched_uses_nothing_up_and_tells_the_next_what_
     assert record.rung is Rung.REPHRASE
 
 
+def test_an_attempt_that_never_launched_leaves_the_last_one_as_it_was() -> None:
+    record = fold(*ASSESSED_ONCE, CONTINUE)
+    again = fold(but(RESERVED, attempt=2), ("attempt.voided", {"attempt": 2}), record=record)
+    assert again.current == record.current
+    assert (again.number, again.spent.attempts) == (2, 1)
+
+
 def test_an_ended_attempt_is_settled_once_and_asks_for_its_capture() -> None:
     record = fold(*AT_WORK, ENDED)
     assert (record.step, record.spent.attempts, record.spent.cost_usd) == (Step.CAPTURE, 1, 0.25)
     assert record.current is not None
     assert (record.current.outcome, record.current.ended) == (Outcome.FINISHED, ("python train.py",))
+
+
+def test_a_limit_that_was_reached_is_known_before_the_agent_is_ended() -> None:
+    ending = ("attempt.ending", {"attempt": 1, "outcome": "timed_out", "reason": "ended after 60 s"})
+    record = fold(*AT_WORK, ending)
+    assert record.step is Step.WATCH
+    assert record.current is not None
+    assert (record.current.outcome, record.current.reason) == (Outcome.TIMED_OUT, "ended after 60 s")
 
 
 def test_an_ended_attempt_that_told_nothing_is_settled_at_its_reserve() -> None:
@@ -405,6 +420,7 @@ ONE_OF_EACH: Events = [
     *READY,
     ("owner.steered", {"text": "note", "request": 1}),
     RESERVED,
+    ("attempt.ending", {"attempt": 1, "outcome": "finished", "reason": "finished, did not exit"}),
     ENDED,
     ("attempt.restoring", {"attempt": 1, "after": "tree1", "paths": []}),
     but(CAPTURED, restored=["ci.yml"]),

@@ -270,15 +270,17 @@ def test_an_attempt_that_touched_a_protected_path_can_be_met(tmp_path: Path) -> 
 def test_a_check_never_sees_what_is_out_of_scope(tmp_path: Path) -> None:
     world = World(
         tmp_path,
-        works({"ci.yml": "green", "ci-extra.yml": "x"}),
-        checks={"green": lambda seen: seen.files["ci.yml"] == "green" or "ci-extra.yml" in seen.files},
+        works({"ci.yml": "green", "ci-extra.yml": "x", "notes.txt": "x"}),
+        checks={"green": lambda seen: seen.files["ci.yml"] == "green" or len(seen.files) > 3},
         protected=("ci*.yml",),
+        allowed=("*.py",),
         attempts=1,
     )
     assert world.supervise().state is State.EXHAUSTED
-    assert world.workspace.files["ci-extra.yml"] == "x"
-    assert world.record.current is not None
-    assert world.record.current.unproven == ("ci-extra.yml",)
+    assert world.workspace.files == {**world.workspace.trees[world.record.baseline], "notes.txt": "x"}
+    captured = world.events("attempt.captured")[0]
+    assert (captured["restored"], captured["unproven"]) == (["ci-extra.yml", "ci.yml"], ["notes.txt"])
+    assert (captured["changed"], captured["effect"]) == ([], True)
 
 
 def test_the_same_protected_path_three_times_in_a_row_is_rephrased_and_brought_to_attention(tmp_path: Path) -> None:

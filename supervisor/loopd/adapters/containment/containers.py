@@ -1,8 +1,8 @@
 """Starting and adopting containers: the supervisor's half of the launch."""
 
 import hashlib
-import json
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 
 from loopd.adapters.containment import bubblewrap, cgroup, nursery, procfs, records
+from loopd.adapters.containment.channel import Message, frame, unframe
 from loopd.adapters.containment.container import OwnedContainer
 from loopd.adapters.containment.faults import explain
-from loopd.adapters.containment.launched import parse, vanished
+from loopd.adapters.containment.launched import NOBODY, parse, unreadable
 from loopd.adapters.containment.procfs import Identity
 from loopd.adapters.containment.programs import require_program
-from loopd.adapters.containment.shim import LENGTH, frame
 from loopd.adapters.containment.sweep import MARKER
 from loopd.domain.errors import BlockedError, StateError
 from loopd.ports.processes import Containment, ProcessSpec
@@ -41,9 +41,7 @@ class OwnedContainers:
         self._choosing = anyio.Lock()
 
     async def choose(self) -> Containment:
-        """The means used for a container without a sandbox. Probed once; raises `BlockedError` when a forced
-        one fails.
-        """
+        """The means for containers without a sandbox, probed once. Raises `BlockedError` for a forced one."""
         async with self._choosing:
             if self._chosen is None:
                 self._chosen = await self._probe()
@@ -51,12 +49,10 @@ class OwnedContainers:
 
     async def start(self, spec: ProcessSpec) -> OwnedContainer:
         """Launch once; see the port. Not cancelled half-way: what was launched is always handed back."""
-        if spec.sandbox is None:  # in a sandbox other files may be there; bubblewrap tells
-            require_program(spec.argv[0], spec.env.get("PATH", os.defpath), cwd=spec.cwd)
         request = await self._request(spec)
         reply = None
         with anyio.CancelScope(shield=True):
-            reply = await self._launch(request)
+            reply = await self._launch(request) or await self._again(request)
         if reply is None:
             return await self._take_over(spec)
         if "error" in reply:
@@ -64,20 +60,18 @@ class OwnedContainers:
         return OwnedContainer(parse(spec.folder, reply["started"], self._helper()))
 
     async def adopt(self, folder: Path) -> OwnedContainer | None:
-        """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there."""
+        """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there.
+
+        A shim that was killed between claim and record may have launched: that is a container with a lost
+        exit.
+        """
         if records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
             return None
-        claim = records.read_record(str(folder), records.CLAIM) or {}
+        claim = records.read_record(str(folder), records.CLAIM) or unreadable(folder)
         if claim.get("by") == "adopter":
             return None
         started = await _settled(folder, claim)
-        if started is not None:
-            return OwnedContainer(parse(folder, started, self._helper()))
-        if claim.get("boot_id") != procfs.boot_id():
-            return OwnedContainer(vanished(folder, claim))
-        if claim.get("cgroup"):
-            await cgroup.remove(Path(claim["cgroup"]))
-        return None
+        return OwnedContainer(parse(folder, started or claim, self._helper()))
 
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
@@ -113,13 +107,15 @@ class OwnedContainers:
         root = self._cgroup_root
         group = cgroup.folder_for(root, _short(spec.marker)) if root else None
         files = cgroup.limit_files(root, spec.limits.memory_bytes, spec.limits.processes) if root else {}
+        program, argv = await _command(spec, wrapped)
         return {
             "folder": str(spec.folder),
-            "argv": [*(await _wrapper(spec) if wrapped else ()), *spec.argv],
+            "program": program,
+            "argv": argv,
             "cwd": str(spec.cwd) if spec.sandbox is None else "/",
             "env": {**spec.env, MARKER: spec.marker},
             "stdin": str(spec.stdin or os.devnull),
-            "cgroup": str(group) if group else None,
+            "own_cgroup": str(root),
             "cgroup_files": files,
             "data_bytes": None if "memory.max" in files else spec.limits.memory_bytes,
             "bubblewrap": wrapped,
@@ -148,6 +144,12 @@ class OwnedContainers:
             except TimeoutError as error:
                 raise StateError(f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s") from error
 
+    async def _again(self, request: Message) -> Message | None:
+        """One more try when the helper died before a claim: a closed socket means that no shim is left."""
+        if (Path(request["folder"]) / records.CLAIM).exists():
+            return None
+        return await self._launch(request)
+
     def _hand_over(self, channel: socket.socket) -> None:
         if self._nursery is not None:
             try:
@@ -166,34 +168,38 @@ class OwnedContainers:
         return adopted
 
 
-async def _wrapper(spec: ProcessSpec) -> list[str]:
+async def _command(spec: ProcessSpec, wrapped: bool) -> tuple[str, list[str]]:
+    """The file to execute and its arguments. A program that cannot run is refused here, where it can be
+    explained.
+    """
+    if spec.sandbox is None:  # inside a sandbox other files may be there; bubblewrap tells
+        program = require_program(spec.argv[0], spec.env.get("PATH", os.defpath), cwd=spec.cwd)
+        if not wrapped:
+            return str(program), list(spec.argv)
     found = await bubblewrap.find_bubblewrap()
     if found is None:
-        raise BlockedError("bubblewrap is not installed, or may not make namespaces here", "Install bubblewrap.")
+        raise BlockedError("bubblewrap is missing, or may not make namespaces here", "Install bubblewrap.")
     if spec.sandbox is None:
-        return bubblewrap.namespace_command(found, spec.cwd)
-    return bubblewrap.sandbox_command(found, spec.sandbox, spec.cwd)
+        wrapper = bubblewrap.namespace_command(found, spec.cwd)
+    else:
+        wrapper = bubblewrap.sandbox_command(found, spec.sandbox, spec.cwd)
+    return found, [*wrapper, *spec.argv]
 
 
 async def _settled(folder: Path, claim: dict[str, Any]) -> dict[str, Any] | None:
-    """The `started` record once it will not change any more; None when the shim died before it let anything
-    run.
-    """
-    shim = records.identity_of([claim.get("pid", 0), claim.get("start", 0)])
-    assert shim is not None
+    """The `started` record of a shim that may be launching still; None when it died before it wrote one."""
+    shim = records.identity_of(claim.get("shim")) or NOBODY
     with anyio.move_on_after(_ADOPT_S):
         while _launching(folder, shim, claim):
             await anyio.sleep(0.002)
     if _launching(folder, shim, claim):
-        procfs.send_signal(shim, 9)  # stopped or stuck; the end of its `go` pipe stops what it forked
+        procfs.send_signal(shim, signal.SIGKILL)  # stopped or stuck: what it holds is found by its marker
     return records.read_record(str(folder), records.STARTED)
 
 
 def _launching(folder: Path, shim: Identity, claim: dict[str, Any]) -> bool:
-    if claim.get("boot_id") != procfs.boot_id() or not procfs.is_alive(shim):
-        return False
     started = records.read_record(str(folder), records.STARTED)
-    return started is None or (started["bubblewrap"] and "agent" not in started)
+    return started is None and claim.get("boot_id") == procfs.boot_id() and procfs.is_alive(shim)
 
 
 def _short(marker: str) -> str:
@@ -211,16 +217,15 @@ async def _send(channel: socket.socket, data: bytes) -> None:
             return  # the shim is gone; reading tells
 
 
-async def _receive(channel: socket.socket) -> dict[str, Any] | None:
+async def _receive(supervisor: socket.socket) -> Message | None:
     data = bytearray()
-    while True:
-        await anyio.wait_readable(channel)
+    while (message := unframe(data)) is None:
+        await anyio.wait_readable(supervisor)
         try:
-            part = channel.recv(1 << 16)
+            part = supervisor.recv(1 << 16)
         except OSError:
-            part = b""
+            return None
         if not part:
             return None
         data += part
-        if len(data) >= LENGTH.size and len(data) == LENGTH.size + LENGTH.unpack_from(data)[0]:
-            return dict(json.loads(data[LENGTH.size :]))
+    return message

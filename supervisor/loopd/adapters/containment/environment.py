@@ -12,7 +12,6 @@ from pathlib import Path
 # CODEX_HOME, …) are kept.
 AGENT_MARKERS = frozenset(
     {
-        "AGENT",
         "AI_AGENT",
         "CLAUDECODE",
         "CLAUDE_CODE_CHILD_SESSION",

@@ -9,6 +9,8 @@ from loopd.adapters.containment.records import identity_of
 from loopd.domain.errors import StateError
 from loopd.ports.processes import Containment
 
+NOBODY = Identity(0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Launched:
@@ -19,7 +21,7 @@ class Launched:
     containment: Containment
     marker: str
     shim: Identity
-    main: Identity  # the program itself, or the outer bubblewrap process
+    main: Identity  # the program, or the outer bubblewrap; `NOBODY`: the shim died too early
     bubblewrap: bool
     init: Identity | None  # pid 1 of the namespace
     agent: Identity | None  # the program inside; None without bubblewrap, or when it left before it was seen
@@ -41,40 +43,28 @@ class Launched:
         return frozenset(i for i in (self.shim, self.main if self.bubblewrap else None, self.init) if i)
 
 
-def vanished(folder: Path, claim: dict[str, Any]) -> Launched:
-    """Claimed before the machine went down, and what was written after that is lost: it may have run."""
-    nobody = Identity(0, 0)
-    return Launched(
-        folder=folder,
-        boot_id=str(claim.get("boot_id", "")),
-        containment=Containment.SUBREAPER,
-        marker="",
-        shim=nobody,
-        main=nobody,
-        bubblewrap=False,
-        init=None,
-        agent=None,
-        cgroup=None,
-        stdout=folder / "stdout.log",
-        stderr=folder / "stderr.log",
-    )
+def unreadable(folder: Path) -> dict[str, Any]:
+    """What stands for a claim that a power failure has cut: something may have run, nothing is known."""
+    record = {"format": 1, "boot_id": "", "containment": Containment.SUBREAPER, "marker": "", "shim": None}
+    streams = {"stdout": str(folder / "stdout.log"), "stderr": str(folder / "stderr.log")}
+    return {**record, **streams, "bubblewrap": False, "cgroup": None}
 
 
 def parse(folder: Path, record: dict[str, Any], helper: Identity | None = None) -> Launched:
-    """Read a `started` record. Raises `StateError` when it is none, or of an unknown format."""
+    """Read a `started` record, or the claim that stands for it when the shim was killed in between.
+
+    Raises `StateError` when it is neither, or of an unknown format.
+    """
     if record.get("format") != 1:
-        raise StateError(f"{folder}/started: unknown format {record.get('format')!r}; a newer loopd wrote it")
+        raise StateError(f"{folder}: a record of unknown format {record.get('format')!r}, of a newer loopd")
     try:
-        shim, main = identity_of(record["shim"]), identity_of(record["main"])
-        if shim is None or main is None:
-            raise ValueError("no pid and start time")
         return Launched(
             folder=folder,
             boot_id=record["boot_id"],
             containment=Containment(record["containment"]),
             marker=record["marker"],
-            shim=shim,
-            main=main,
+            shim=identity_of(record["shim"]) or NOBODY,
+            main=identity_of(record.get("main")) or NOBODY,
             bubblewrap=record["bubblewrap"],
             init=identity_of(record.get("init")),
             agent=identity_of(record.get("agent")),
@@ -84,4 +74,4 @@ def parse(folder: Path, record: dict[str, Any], helper: Identity | None = None) 
             helper=helper,
         )
     except (KeyError, ValueError) as error:
-        raise StateError(f"{folder}/started cannot be read: {error!r}") from error
+        raise StateError(f"{folder}: a record that cannot be read: {error!r}") from error

@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import NoReturn
 
-from loopd.adapters.containment import shim
+from loopd.adapters.containment import channel, shim
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -39,9 +39,9 @@ class Nursery:
         self._control = control
         self._close = weakref.finalize(self, _close, pid, control)
 
-    def hand_over(self, channel: socket.socket) -> None:
-        """Have a shim forked that reads its request from `channel`. `OSError`: the helper is gone."""
-        socket.send_fds(self._control, [b"c"], [channel.fileno()], socket.MSG_NOSIGNAL)
+    def hand_over(self, theirs: socket.socket) -> None:
+        """Have a shim forked that reads its request from `theirs`. `OSError`: the helper is gone."""
+        socket.send_fds(self._control, [b"c"], [theirs.fileno()], socket.MSG_NOSIGNAL)
 
     def close(self) -> None:
         """End the helper. Idempotent."""
@@ -79,28 +79,27 @@ def serve(control: int) -> NoReturn:
     control = _detach(control)
     with socket.socket(fileno=control) as orders:
         while True:
-            word, channels, _, _ = socket.recv_fds(orders, 1, 1)
+            word, supervisors, _, _ = socket.recv_fds(orders, 1, 1)
             if not word:
                 os._exit(0)
-            for channel in channels:
-                os.set_inheritable(channel, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
-                _bear(channel, control)
-                os.close(channel)
+            for supervisor in supervisors:
+                os.set_inheritable(supervisor, False)  # recv_fds ignores MSG_CMSG_CLOEXEC
+                _bear(supervisor, control)
+                os.close(supervisor)
 
 
-def _bear(channel: int, control: int) -> None:
+def _bear(supervisor: int, control: int) -> None:
     try:
         pid = os.fork()
     except OSError as error:
-        fault = {"stage": "shim", "errno": error.errno, "detail": str(error)}
-        os.write(channel, shim.frame({"error": fault}))
+        channel.send(supervisor, {"error": shim.LaunchError("shim", error).fault})
         return
     if pid == 0:
         os.close(control)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _name("loopd-shim")
         _become_subreaper()
-        shim.run(channel)
+        shim.run(supervisor)
 
 
 def _detach(control: int) -> int:

@@ -1,11 +1,15 @@
 """Facts about processes, read from /proc. Part of the lean half: imports nothing that costs."""
 
+import functools
 import os
 import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _FORKED_WITHOUT_EXEC = 0x40  # PF_FORKNOEXEC of the kernel's task flags, cleared by a successful exec
+
+_AT_ONCE = 1 << 16
+_SURELY_WHOLE = 2048  # /proc hands out a page at a time; what is much shorter has been read to its end
 
 
 class Identity(NamedTuple):
@@ -42,6 +46,7 @@ class Process(NamedTuple):
         return not self.flags & _FORKED_WITHOUT_EXEC
 
 
+@functools.cache
 def boot_id() -> str:
     """The name of this boot of the machine; start times mean nothing across boots."""
     return _read("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -172,9 +177,11 @@ def _environment(pid: int) -> bytes:
 def _read(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        chunks = []
-        while chunk := os.read(descriptor, 1 << 17):
-            chunks.append(chunk)
-        return b"".join(chunks)
+        text = os.read(descriptor, _AT_ONCE)
+        if len(text) < _SURELY_WHOLE:
+            return text
+        while more := os.read(descriptor, _AT_ONCE):
+            text += more
+        return text
     finally:
         os.close(descriptor)

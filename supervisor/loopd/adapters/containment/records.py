@@ -19,8 +19,9 @@ Record = dict[str, Any]
 def take_claim(folder: str, claim: Record) -> bool:
     """Become the only one that may launch, or void, what belongs into `folder`; False when another was first.
 
-    link() decides, as it fails when the name exists, and it never shows half a claim. The folder is synced,
-    so that a claim outlives a power failure: an intent without a claim is taken for one that never ran.
+    link() decides, as it fails when the name exists, and it never shows half a claim. Not synced, which would
+    cost a third of a launch: it has to outlive processes. A claim of the last seconds before a power failure
+    may be missing; what it launched was cut short then.
     """
     private = _write_private(folder, CLAIM, claim)
     try:
@@ -29,7 +30,6 @@ def take_claim(folder: str, claim: Record) -> bool:
         return False
     finally:
         os.unlink(private)
-    _sync(folder)
     return True
 
 
@@ -49,14 +49,8 @@ def read_record(folder: str, name: str) -> Record | None:
 
 
 def withdraw(folder: str) -> None:
-    """Undo a launch that failed before its program ran: the claim last, so that nobody takes a half for a
-    whole.
-    """
-    for name in (STARTED, CLAIM):
-        try:
-            os.unlink(os.path.join(folder, name))
-        except FileNotFoundError:
-            continue
+    """Give the claim back: the launch failed before its program ran."""
+    os.unlink(os.path.join(folder, CLAIM))
 
 
 def identity_of(value: object) -> Identity | None:
@@ -74,11 +68,3 @@ def _write_private(folder: str, name: str, record: Record) -> str:
     finally:
         os.close(descriptor)
     return path
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

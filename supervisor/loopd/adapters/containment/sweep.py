@@ -55,17 +55,17 @@ async def clear(held: Launched, within_s: float) -> tuple[tuple[Ended, ...], tup
     return tuple(sweep.ended.values()), ()
 
 
-def belonging(held: Launched, *, by_marker: bool = False) -> list[Process]:
+def belonging(held: Launched, *, by_marker: bool = False, brief: bool = True) -> list[Process]:
     """Every process of the container, zombies and bubblewrap's own included, the shim not.
 
     With `by_marker` also those that are no descendants; without a live shim they are looked for in any case.
-    Empty at once when nothing below the shim is alive.
+    `brief`: empty at once when nothing below the shim is alive, without a walk over all processes.
     """
     sheltered = procfs.is_alive(held.shim)
     roots = set(cgroup.members(held.cgroup) if held.cgroup else ())
     if by_marker or not sheltered:
         roots.update(procfs.marked(MARKER, held.marker))
-    if sheltered and not roots and _only_zombies(held.shim.pid):
+    if brief and sheltered and not roots and _only_zombies(held.shim.pid):
         return []
     if not sheltered:
         roots.update(_orphans(held))
@@ -92,13 +92,15 @@ def _strike(sweep: _Sweep) -> list[Process]:
     look and is itself a step ahead. A look counts as calm only when it found no new zombie either.
     """
     held = sweep.held
-    tree = belonging(held, by_marker=sweep.calm == 0)
+    tree = belonging(held, by_marker=sweep.calm == 0, brief=not sweep.seen)
     alive = [process for process in tree if process.alive]
     seen = frozenset(process.identity for process in tree)
     for process in tree:
         lived = process.alive or (sweep.looks and process.identity not in sweep.seen)
         if lived and _is_stray(held, process) and len(sweep.ended) < _MOST_NAMED:
             sweep.ended.setdefault(process.identity, _named(process))
+    if _keeps_its_namespace(held, alive) and not sweep.ended and held.init:
+        sweep.ended[held.init] = Ended(held.init.pid, "(a process that kept moving)")
     sweep.calm = 0 if alive or not seen <= sweep.seen else sweep.calm + 1
     sweep.looks += 1
     sweep.seen |= seen
@@ -112,6 +114,12 @@ def _strike(sweep: _Sweep) -> list[Process]:
     for process in alive:
         procfs.send_signal(process.identity, signal.SIGKILL)
     return alive
+
+
+def _keeps_its_namespace(held: Launched, alive: list[Process]) -> bool:
+    """True when pid 1 of the namespace outlived the program: bubblewrap's leaves once it has no children."""
+    identities = {process.identity for process in alive}
+    return held.init in identities and held.main not in identities
 
 
 def _only_zombies(shim: int) -> bool:

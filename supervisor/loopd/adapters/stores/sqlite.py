@@ -106,7 +106,8 @@ class SqliteStore:
         boot = boot_id()
         with self._writing():
             for held, holder, its_pid, its_start, its_boot in self._connection.execute(_HOLDS).fetchall():
-                ours = (holder, its_pid, its_start, its_boot) == (run, pid, pid_start, boot)
+                same = (its_pid, its_start, its_boot) == (pid, pid_start, boot)
+                ours = same and (holder == run or os.fsdecode(held) == str(real))  # passed on to another name
                 if ours or not _overlap(Path(os.fsdecode(held)), real):
                     continue
                 if its_boot == boot and is_alive(its_pid, its_start):

@@ -50,7 +50,7 @@ class Ready:
         place, pristine = await self.trees.ready(name, tree, fresh=fresh)
         if not self.sandboxed:
             return CheckTree(place, place, None)
-        there = [path for path in pristine.read_only if os.path.isdir(place / path) or (place / path).is_file()]
+        there = [path for path in pristine.read_only if (place / path).exists()]
         view = sandbox(
             self.plan,
             place,
@@ -147,9 +147,7 @@ async def _workplace(
 async def _committed_form(
     git: Git, store: Store, repository: Repository | None, root: Path, files: Mapping[str, Entry]
 ) -> tuple[set[str], bool]:
-    """Files that the owner has not touched, and that git commits in another form (line ends, LFS); and whether
-    every tracked file is as committed.
-    """
+    """Untouched files that git commits in another form (line ends, LFS), and whether all is as committed."""
     if repository is None or not repository.head:
         return set(), False
     head = {path: e for path, e in (await committed(git, repository)).items() if e.mode != "160000"}
@@ -212,7 +210,7 @@ def _seen_at(plan: WorkspacePlan, root: Path) -> tuple[Path, ...]:
 
 
 async def _bubblewrap_works(plan: WorkspacePlan, run_program: RunProgram) -> bool:
-    """Whether bubblewrap is used: as told, else found out. Raises `BlockedError` if it is wanted and does not work."""
+    """Whether bubblewrap is used: as told, else tried. `BlockedError` when it is wanted and does not work."""
     if plan.bubblewrap is False:
         return False
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "true"]

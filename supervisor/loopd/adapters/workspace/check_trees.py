@@ -1,4 +1,4 @@
-"""The trees that verifiers run in: kept between attempts, reset before each use, rebuilt from the pristine one."""
+"""The trees that verifiers run in: kept between attempts, reset before each use, rebuilt from pristine."""
 
 import glob
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from loopd.adapters.workspace.git import Git, fields, text
+from loopd.adapters.workspace.git import Git, GitError, fields, text
 from loopd.adapters.workspace.prepared import Pristine, Workshop, copy_tree, remove_tree
 from loopd.adapters.workspace.record import load, save
 from loopd.adapters.workspace.store import Store
@@ -25,7 +25,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class CheckTrees:
-    """Trees by name below `folder`: "tree" for attempts, "baseline" for comparisons; each has its workshop."""
+    """Trees by name below `folder`: "tree" for attempts, "baseline" for comparisons."""
 
     workshops: Mapping[str, Workshop]
     store: Store
@@ -34,13 +34,17 @@ class CheckTrees:
     last: dict[str, tuple[TreeId, float]] = field(default_factory=dict)  # what was checked, and when
 
     async def ready(self, name: str, tree: TreeId, *, fresh: bool = False) -> tuple[Path, Pristine]:
-        """The named tree with exactly the files of `tree`, what setup made, and ignored files of earlier use."""
+        """The named tree: the files of `tree`, what setup made, ignored files of earlier use."""
         pristine = await self.workshops[name].pristine(tree)
         place = self.folder / name
         kept = load(self.folder / f"{name}.json") if place.exists() else None
         if fresh or kept is None or kept["key"] != pristine.key:
             await self._renew(name, pristine)
-        await self._reset(name, tree, pristine)
+        try:
+            await self._reset(name, tree, pristine)
+        except (GitError, OSError):  # what ran there left folders that cannot be changed
+            await self._renew(name, pristine)
+            await self._reset(name, tree, pristine)
         return place, pristine
 
     async def _renew(self, name: str, pristine: Pristine) -> None:
@@ -56,7 +60,7 @@ class CheckTrees:
         save(marker, _Kept(pristine.key))
 
     async def _refresh(self, place: Path, index: Path) -> None:
-        """Learn the copy's stat data, or the reset would write every file anew and builds would start from nothing.
+        """Learn the copy's stat data, or the reset would write every file anew and nothing stay built.
 
         Always through loopd's own repository: the tree's own could have been given a filter to run.
         """
@@ -65,7 +69,7 @@ class CheckTrees:
             await git("update-index", "-q", "--refresh", ok=(0, 1))
 
     async def _reset(self, name: str, tree: TreeId, pristine: Pristine) -> None:
-        """Clean, then reset. The order matters: a folder put in the place of a tracked file is emptied first."""
+        """Clean, then reset: a folder put in the place of a tracked file must be emptied first."""
         place, index = self.folder / name, self.index(name)
         index.with_name(index.name + ".lock").unlink(missing_ok=True)
         git = self.store.git.at(work_tree=place, index=index)
@@ -74,7 +78,9 @@ class CheckTrees:
         await self._drop_stale_bytecode(name, tree)
 
     async def _drop_stale_bytecode(self, name: str, tree: TreeId) -> None:
-        """Python compares whole seconds and the size: an edit of the same size, checked within the second of the
+        """Remove bytecode of what changed since a moment ago.
+
+        Python compares whole seconds and the size: an edit of the same size, checked within the second of the
         last check, would run the old code (tried).
         """
         before, at_s = self.last.get(name, (tree, 0.0))
@@ -88,7 +94,7 @@ class CheckTrees:
                 compiled.unlink(missing_ok=True)
 
     async def _clean(self, git: Git, place: Path, made: set[str]) -> None:
-        """Remove what is neither of a tree, nor ignored, nor made by the setup. Ignored files are never trusted."""
+        """Remove what is neither of a tree, nor ignored, nor made by the setup."""
         listed = fields(await git("ls-files", "-z", "-o", f"--exclude-from={self.exclude}"))
         for path in (text(found) for found in listed):
             if path.endswith("/"):

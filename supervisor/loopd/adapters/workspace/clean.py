@@ -1,4 +1,4 @@
-"""The strong form of the workspace port: a private store, composed trees, verification where no agent can write."""
+"""The strong form of the port: a private store, composed trees, checks where no agent can write."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class CleanWorkspace:
 
     @property
     def root(self) -> Path:
-        """Where the agent works."""
+        """Where the agent works; final once prepared."""
         if self._ready:
             return self._ready.root
         return self._plan.state / "clone" if self._plan.isolation == "clone" else self._plan.root

@@ -18,8 +18,8 @@ _SUBMODULE = "160000"
 async def make_clone(git: Git, repository: Repository, folder: Path, branch: str) -> Path:
     """Clone the repository's HEAD into `folder`, on `branch`; returns where the workspace lies in it.
 
-    A half-made clone of a crash is made anew. Nothing in the owner's repository changes. No remote stays: it would
-    be a way into the owner's repository, and the path is not for the agent to know.
+    A half-made clone of a crash is made anew. Nothing in the owner's repository changes. No remote stays: it
+    would be a way into the owner's repository, and the path is not for the agent to know.
     """
     if not repository.head:
         raise UsageError(f"{repository.top} has no commit yet: there is nothing to clone\nCommit something first.")

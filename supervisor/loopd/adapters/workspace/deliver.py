@@ -1,9 +1,10 @@
-"""One commit of a proven tree in the owner's repository, by plumbing: nothing is checked out, no hook runs."""
+"""One commit of a proven tree in the owner's repository: nothing is checked out, no hook runs."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from loopd.adapters.workspace.git import Git, raw
 from loopd.adapters.workspace.store import Entry, Store, index_info, parsed_tree
@@ -26,7 +27,7 @@ class Base:
 
 
 async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: str, message: str) -> str:
-    """Commit `tree` on `branch`; its id. Idempotent; raises `UsageError` when the branch holds something else."""
+    """Commit `tree` on `branch`; its id. Idempotent; `UsageError` when the branch holds something else."""
     theirs = git.at(cwd=base.top, git_dir=base.git_dir)
     wanted = await _tree_of_commit(theirs, store, base, tree)
     ref = f"refs/heads/{branch}"
@@ -38,6 +39,7 @@ async def commit_tree(git: Git, store: Store, base: Base, tree: TreeId, branch: 
         return await _same_or_refuse(theirs, existing, (wanted, base.head, message), branch)
     who = await _identity(git, base)
     commit = (await theirs("commit-tree", wanted, *parents, stdin=_lines(message), env=who)).decode().strip()
+    await _verify(git, store, base, commit)
     await theirs("update-ref", "-m", "loopd: delivered", ref, commit, store.zero)
     return commit
 
@@ -100,6 +102,26 @@ async def _written(theirs: Git, store: Store, base: Base, changes: Mapping[str, 
         return (await git("write-tree")).decode().strip()
 
 
+async def _verify(git: Git, store: Store, base: Base, commit: str) -> None:
+    """Fetch the commit into an empty repository, which recomputes every hash.
+
+    The owner's object store can be written by the agent: an object it put there under the id of a proven file
+    would be taken for that file, and nothing but this would notice.
+    """
+    with TemporaryDirectory(dir=store.scratch, prefix="proof-") as folder:
+        await git("init", "-q", "--bare", "--template=", f"--object-format={store.object_format}", folder)
+        inside = git.at(cwd=Path(folder), git_dir=Path(folder))
+        pack = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
+        words = ("fetch", "-q", "--depth=1", "--no-tags", "--update-shallow", f"--upload-pack={pack}")
+        done = await inside.run(*words, str(base.top), commit)
+    if done.status:
+        raise UsageError(
+            f"the repository at {base.top} holds objects that are not what their names say:\n"
+            f"{done.stderr.decode(errors='backslashreplace').strip()}\n"
+            "Find them with `git fsck --full`, remove those files, and deliver again."
+        )
+
+
 async def _same_or_refuse(theirs: Git, existing: str, wanted: tuple[str, str, str], branch: str) -> str:
     tree, parent, message = wanted
     found = (await theirs("show", "-s", "--format=%T%n%P%n%B", existing)).split(b"\n", 2)
@@ -113,10 +135,10 @@ async def _same_or_refuse(theirs: Git, existing: str, wanted: tuple[str, str, st
 
 async def _identity(git: Git, base: Base) -> dict[str, str]:
     """The owner's name and address as their own git knows them, else loopd's."""
-    found = {}
+    found: dict[str, str] = {}
+    passed = {name: os.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in os.environ}
+    env = {"PATH": git.search_path, "LC_ALL": "C", **passed}
     for key in ("name", "email"):
-        env = {"HOME": os.environ.get("HOME", "/nonexistent"), "PATH": git.search_path, "LC_ALL": "C"}
-        env |= {key: os.environ[key] for key in ("XDG_CONFIG_HOME",) if key in os.environ}
         argv = [git.program, "config", "--get", f"user.{key}"]
         done = await git.run_program(argv, cwd=base.top, env=env, stdin=None, timeout_s=git.timeout_s)
         value = done.stdout.decode(errors="replace").strip() or _FALLBACK[key]

@@ -17,8 +17,9 @@ from loopd.ports.processes import Containers
 
 @dataclass(frozen=True, slots=True)
 class Furnished:
-    """What was done to the agent's tree."""
+    """What was done to the agent's tree, and where it lies."""
 
+    root: str = ""
     setup_s: float = 0.0
     cached: bool = False
     carried: tuple[str, ...] = ()
@@ -28,7 +29,8 @@ class Furnished:
 async def furnish_clone(git: Git, plan: WorkspacePlan, root: Path, pristine: Pristine, setup: Setup) -> None:
     """Give the clone what the prepared tree has besides files of the baseline. Idempotent.
 
-    Under bubblewrap the setup ran at the clone's own path, so its results are copied; else it runs again there.
+    Under bubblewrap the setup ran at the clone's own path, so its results are copied; else it runs again
+    there.
     """
     marker = plan.state / "furnished.json"
     if marker.exists() or not (plan.carry or plan.setup):
@@ -48,7 +50,7 @@ async def weak_workplace(plan: WorkspacePlan, containers: Containers, run_progra
     """The workspace of the weak form: the owner's tree as it is, or a clone with carried things and setup."""
     if plan.isolation != "clone":
         skipped = [name for name, wanted in (("setup", plan.setup), ("carry", plan.carry)) if wanted]
-        return Furnished(notes=tuple(f"{name} is not run in the live workspace" for name in skipped))
+        return Furnished(str(plan.root), notes=tuple(f"{name} is left to the owner" for name in skipped))
     done = load(plan.state / "furnished.json")
     if done is not None:
         return Furnished(**{**done, "cached": True})
@@ -59,16 +61,17 @@ async def weak_workplace(plan: WorkspacePlan, containers: Containers, run_progra
     folder = plan.state / "clone"
     if not folder.exists():
         await make_clone(git, owners, folder, plan.branch)
+    root = folder / owners.prefix
     store = await open_store(git, plan.state / "store.git", owners.object_format)
-    notes = await uncommitted(plan, store, owners, folder / owners.prefix)
+    notes = await uncommitted(plan, store, owners, root)
     carried, missing = await take_carried(git, plan)
     for path in carried:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        await copy_tree(git, plan.state / "carried" / path, folder / path)
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        await copy_tree(git, plan.state / "carried" / path, root / path)
     home = plan.state / "home"
     home.mkdir(exist_ok=True)
-    setup = Setup(plan, containers, dict(environment(plan, home)), folder, None)
-    took_s = await setup.run(folder, plan.state / "setup")
-    furnished = Furnished(took_s, False, carried, (*notes, *missing))
+    setup = Setup(plan, containers, dict(environment(plan, home)), root, None)
+    took_s = await setup.run(root, plan.state / "setup")
+    furnished = Furnished(str(root), took_s, False, carried, (*notes, *missing))
     save(plan.state / "furnished.json", furnished)
     return furnished

@@ -63,7 +63,9 @@ class RunProgram(Protocol):
         stdin: bytes | None,
         timeout_s: float,
     ) -> Completed:
-        """Run to the end; `env` is complete. Raises `BlockedError` when it cannot start, `StateError` when late."""
+        """Run to the end; `env` is complete. Raises `BlockedError` when it cannot start, `StateError` when
+        late.
+        """
         ...
 
 

@@ -1,7 +1,7 @@
 """The ignore rules of the baseline as one file, so that no later .gitignore changes what is carried.
 
-Order is rank: in git the last fitting pattern decides, a deeper .gitignore outranks a higher one, and those outrank
-info/exclude and the user's own file.
+Order is rank: in git the last fitting pattern decides, a deeper .gitignore outranks a higher one, and those
+outrank info/exclude and the user's own file.
 """
 
 import re
@@ -38,7 +38,7 @@ def anchored(rules: bytes, folder: str) -> bytes:
 
 
 def inherited(rules: bytes, prefix: str) -> bytes:
-    """The lines of a .gitignore above the workspace that can hold inside it; `prefix`: the way down, "a/b"."""
+    """The lines of a .gitignore above the workspace that hold inside it; `prefix`: the way down, "a/b"."""
     lines = (_inherited_line(line.rstrip(b"\r"), raw(prefix)) for line in rules.split(b"\n"))
     return b"\n".join(line for line in lines if line)
 

@@ -1,3 +1,5 @@
+# ruff: noqa: PTH115, PTH118, PTH119
+# thousands of directory entries
 """Without bubblewrap a tree lies at a path of its own; this finds what in it still points at somebody else's.
 
 Tried: with the tree at another path, an editable install made pytest import the agent's workspace and pass.

@@ -48,7 +48,8 @@ def _locks(git_dir: Path) -> Iterator[Path]:
 
 
 def _in_use(root: Path) -> set[str]:
-    """Files that processes of this machine have open, as far as we may look; everything while a git works here.
+    """Files that processes of this machine have open, as far as we may look; everything while a git works
+    here.
 
     git closes its lock file while an editor is open, so the descriptor alone tells too little.
     """

@@ -1,5 +1,6 @@
 """What a run wants of its trees."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,11 @@ class WorkspacePlan:
     hide: tuple[Path, ...] = ()  # more of loopd's own state, invisible to verifiers
     network: bool = False  # for verifiers; the setup always has it
     bubblewrap: bool | None = None  # None: found out by trying
+
+    def command_to_get_back(self, tree: str, folder: Path) -> str:
+        """A shell command for a person that puts the files of a tree of this run into `folder`."""
+        store = shlex.quote(str(self.state / "store.git"))
+        return f"git --git-dir={store} archive {tree} | tar -x -C {shlex.quote(str(folder))}"
 
     @property
     def branch(self) -> str:

@@ -63,7 +63,7 @@ class Workshop:
     build_at: Path | None  # without bubblewrap every tree is made, and lies, at this one path
 
     async def key(self, tree: TreeId) -> str:
-        """Which prepared tree suits: setup commands, the files they depend on, carried things, the path they see."""
+        """Which prepared tree suits: setup, the files it depends on, carried things, the path they see."""
         watched = {}
         if self.plan.setup and self.plan.setup_when:
             found = await self.store.entries(tree)
@@ -73,7 +73,7 @@ class Workshop:
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     async def pristine(self, tree: TreeId) -> Pristine:
-        """The prepared tree for `tree`, made when it is not there. Raises `SetupError` when the setup fails."""
+        """The prepared tree for `tree`, made when it is missing. Raises `SetupError` when the setup fails."""
         key = await self.key(tree)
         folder = self.plan.state / "prepared" / key
         done = load(folder / "done.json")
@@ -127,7 +127,7 @@ async def take_carried(git: Git, plan: WorkspacePlan) -> tuple[tuple[str, ...], 
     """Copy what the contract carries out of the owner's tree, once; (carried, notes). Idempotent."""
     carried, notes = [], []
     for path in plan.carry:
-        if os.path.isabs(path) or ".." in Path(path).parts:
+        if Path(path).is_absolute() or ".." in Path(path).parts:
             raise UsageError(f"environment.carry: {path!r} is not a path inside the workspace")
         target = plan.state / "carried" / path
         if not os.path.lexists(plan.root / path):
@@ -141,7 +141,7 @@ async def take_carried(git: Git, plan: WorkspacePlan) -> tuple[tuple[str, ...], 
 
 
 async def copy_tree(git: Git, source: Path, target: Path) -> None:
-    """Copy with times, modes and links, sharing blocks where the disk can. Raises `BlockedError` when it cannot."""
+    """Copy with times, modes and links, sharing blocks where possible. Raises `BlockedError`."""
     inner = "/." if source.is_dir() and not source.is_symlink() else ""
     if inner:
         target.mkdir(exist_ok=True)
@@ -171,27 +171,25 @@ def _remove_tree(path: Path) -> None:
 
 def _open_folders(path: Path) -> None:
     for here, names, _ in os.walk(path):
-        for name in names:
-            place = os.path.join(here, name)
-            if not os.path.islink(place):
-                os.chmod(place, stat.S_IRWXU)
+        for place in (Path(here, name) for name in names):
+            if not place.is_symlink():
+                place.chmod(stat.S_IRWXU)
 
 
 def _dependencies(place: Path, carried: Iterable[str]) -> set[str]:
-    """Virtual environments, node_modules and carried files: read by verifiers, never written for a good reason."""
+    """Virtual environments, node_modules, carried files: nobody writes there for a good reason."""
     found = {path for path in carried if (place / path).is_file() and not (place / path).is_symlink()}
-    for here, names, files in os.walk(place):
-        inside = [name for name in names if _is_dependency(os.path.join(here, name))]
-        found |= {os.path.relpath(os.path.join(here, name), place) for name in inside}
+    for here, names, _ in os.walk(place):
+        inside = [name for name in names if _is_dependency(Path(here, name))]
+        found |= {str(Path(here, name).relative_to(place)) for name in inside}
         names[:] = [name for name in names if name not in inside and name != ".git"]
-        del files
     return found
 
 
-def _is_dependency(folder: str) -> bool:
-    if os.path.islink(folder):
+def _is_dependency(folder: Path) -> bool:
+    if folder.is_symlink():
         return False
-    return os.path.basename(folder) == "node_modules" or os.path.isfile(os.path.join(folder, "pyvenv.cfg"))
+    return folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file()
 
 
 def _open_caches(folder: Path) -> None:

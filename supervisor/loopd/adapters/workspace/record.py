@@ -1,4 +1,4 @@
-"""What was found out before the first attempt, kept so that a restarted loopd need not ask the agent's tree."""
+"""What was found out before the first attempt, so that a restarted loopd need not ask the agent's tree."""
 
 import json
 import os

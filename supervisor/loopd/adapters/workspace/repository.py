@@ -43,10 +43,10 @@ async def find_repository(git: Git, root: Path) -> Repository | None:
     own = git.at(cwd=root)
     top, prefix = (await own("rev-parse", "--show-toplevel", "--show-prefix")).split(b"\n")[:2]
     found = Repository(Path(text(top)), Path(git_dir), text(prefix).rstrip("/"))
-    return await _with_content(own, found, root)
+    return await _with_content(own, found)
 
 
-async def _with_content(own: Git, found: Repository, root: Path) -> Repository | None:
+async def _with_content(own: Git, found: Repository) -> Repository | None:
     listed = await own("ls-files", "-s", "-z", "--", ".") if found.prefix else await own("ls-files", "-s", "-z")
     tracked, submodules = _tracked(listed)
     if found.prefix and not tracked and not submodules:

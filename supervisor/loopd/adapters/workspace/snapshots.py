@@ -1,3 +1,5 @@
+# ruff: noqa: PTH118, PTH123
+# paths are bytes here, which pathlib does not take
 """Snapshots of a folder that others are working in: byte-exact, incremental, never fatal on content."""
 
 import os
@@ -20,8 +22,8 @@ _UPDATE = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
 class Snapshots:
     """Takes snapshots of one folder, one at a time, through an index file that belongs to this process alone.
 
-    The index is a cache of stat data: an old one is taken over by copying, so that neither a lock file nor a git
-    process left by a dead predecessor can be in the way.
+    The index is a cache of stat data: an old one is taken over by copying, so that neither a lock file nor a
+    git process left by a dead predecessor can be in the way.
     """
 
     def __init__(self, store: Store, root: Path, index: Path, exclude: Path, tracked: Iterable[str] = ()) -> None:
@@ -41,15 +43,18 @@ class Snapshots:
     async def take(self, first: Iterable[str] = ()) -> Snapshot:
         """The folder now. `first`: paths that count although an ignore rule covers them."""
         async with self._one_at_a_time:
+            os.makedirs(self._root, exist_ok=True)  # an agent may have removed the folder itself
             self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
             await self._doubt_again()
             listed = [*await self._listed(), *(raw(path) for path in first), *self._back_again()]
-            left_out = await self._update(listed)
             if self._tree is None:
                 self._specials.know(fields(await self._git("ls-files", "-z", "-c")))
-            if self._tree is None or len(listed) > len(left_out):
+            known, self._tree = self._tree, None  # stays so when this is cancelled half-way
+            left_out = await self._update(listed)
+            if known is None or len(listed) > len(left_out):
                 self._specials.know(listed)
-                self._tree = (await self._git("write-tree")).decode().strip()
+                known = (await self._git("write-tree")).decode().strip()
+            self._tree = known
             left_out |= self._specials.found()
             return Snapshot(self._tree, tuple(sorted({text(path) for path in left_out})))
 
@@ -97,6 +102,7 @@ class Snapshots:
         wanted = [path for path in dict.fromkeys(paths) if path not in left_out]
         if not wanted:
             return left_out
+        self._suspects |= set(wanted)  # until it is known better; cancelled half-way, all are looked at again
         left_out |= await self._fed(wanted)
         self._missing |= {path for path in self._tracked.intersection(wanted) if self._gone(path)}
         self._remember(self._undatable(wanted))
@@ -135,7 +141,8 @@ class Snapshots:
             self._doubts.unlink(missing_ok=True)
 
     def _undatable(self, paths: list[bytes]) -> set[bytes]:
-        """Files that a later change within this second, with the old mtime put back, would leave looking the same.
+        """Files that a later change within this second, with the old mtime put back, would leave looking the
+        same.
 
         git compares whole seconds and doubts only what has an mtime as young as its index. Tried: same size,
         `touch -d` to the old time within the second of the snapshot, and the change went unseen.
@@ -165,8 +172,10 @@ def _carriable(root: bytes, path: bytes) -> bool:
         return False
     try:
         mode = os.lstat(os.path.join(root, path)).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # a deletion
     except OSError:
-        return True  # gone, or its folder is: a deletion
+        return False
     if stat.S_ISLNK(mode):
         return path.rpartition(b"/")[2].lower() != b".gitmodules"
     return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and os.access(os.path.join(root, path), os.R_OK))
@@ -185,7 +194,8 @@ def _changed_but_dated_back(path: bytes, written_s: int) -> bool:
 
 
 def _without_self_ignored(root: bytes, new: list[bytes]) -> list[bytes]:
-    """Leave out new folders that ignore themselves (`.venv`, `.pytest_cache`, `.mypy_cache` hold a .gitignore `*`).
+    """Leave out new folders that ignore themselves (`.venv`, `.pytest_cache`, `.mypy_cache` hold a
+    .gitignore `*`).
 
     The ignore rules are those of the baseline; carrying less than they say is harmless, carrying more is not.
     """

@@ -1,3 +1,5 @@
+# ruff: noqa: PTH118
+# paths are bytes here, which pathlib does not take
 """Sockets, pipes and device nodes beside the files of a tree: git does not see them, so a person is told."""
 
 import os

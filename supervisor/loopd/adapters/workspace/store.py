@@ -14,7 +14,7 @@ LINK = "120000"
 EXECUTABLE = "100755"
 
 # The highest-ranking attributes: whatever .gitattributes says, bytes go in and come out as they are.
-_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding !diff !merge\n"
+_ATTRIBUTES = "* -text -filter -ident !eol !working-tree-encoding !diff !merge -export-ignore -export-subst\n"
 _EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -79,7 +79,9 @@ class Store:
         return dict(_parsed_blobs(await self.git("cat-file", "--batch", stdin=asked), wanted))
 
     async def with_entries(self, tree: TreeId, entries: Mapping[str, Entry | None]) -> TreeId:
-        """`tree` with these files put in place, or taken out. A file displaces a folder of its name, and back."""
+        """`tree` with these files put in place, or taken out. A file displaces a folder of its name, and
+        back.
+        """
         if not entries:
             return tree
         async with self.scratch_index() as git:
@@ -105,6 +107,7 @@ async def open_store(git: Git, folder: Path, object_format: str) -> Store:
     scratch.mkdir(parents=True, exist_ok=True)
     if not (folder / "loopd-store").exists():
         await git("init", "-q", "--bare", "--template=", f"--object-format={object_format}", folder)
+        await git.at(git_dir=folder)("config", "gc.auto", "0")  # should a person use git there
         (folder / "info").mkdir(exist_ok=True)
         (folder / "info" / "attributes").write_text(_ATTRIBUTES)
         (folder / "loopd-store").write_text(object_format)

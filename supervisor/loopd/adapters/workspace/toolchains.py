@@ -37,7 +37,8 @@ def needed_folders(
 ) -> tuple[Path, ...]:
     """Existing folders below a hidden one that trusted programs live in, outermost ones only, sorted.
 
-    `env`: where the toolchains are, and HOME. `private`: folders that must not come back, nor anything in them.
+    `env`: where the toolchains are, and HOME. `private`: folders that must not come back, nor anything in
+    them.
     """
     covered, secret = tuple(hidden), tuple(private)
     home = Path(env.get("HOME", "/nonexistent"))

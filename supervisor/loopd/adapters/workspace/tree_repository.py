@@ -1,4 +1,6 @@
-"""The small repository of a verification tree: for version tools and `git diff HEAD`, with objects of its own."""
+"""The small repository of a verification tree: for version tools and `git diff HEAD`, with objects of its
+own.
+"""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from loopd.adapters.workspace.store import Store
 from loopd.ports.workspace import TreeId
 
 # Above this, every fresh tree would copy more history than files: the newest commit has to do.
-LARGEST_HISTORY_BYTES = 512 << 20
+LARGEST_HISTORY_BYTES = 128 << 20
 
 _WHO = {
     f"GIT_{role}_{key}": value
@@ -32,8 +34,8 @@ async def make_tree_repository(
 ) -> TreeRepository:
     """History and tags up to HEAD, and on top a commit of the baseline unless the tree is as committed.
 
-    Objects come by fetch, which recomputes every hash: a forged object in the owner's store stays there. When the
-    history cannot be had (shallow, broken, partial), the baseline commit stands alone. Idempotent.
+    Objects come by fetch, which recomputes every hash: a forged object in the owner's store stays there.
+    When the history cannot be had (shallow, broken, partial), the baseline commit stands alone. Idempotent.
     """
     note_file = folder / "loopd-note"
     if note_file.exists():

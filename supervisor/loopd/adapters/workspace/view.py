@@ -1,4 +1,4 @@
-"""What a verifier and a setup command see: our tree at the workspace's own path, and nothing of ours or of the host."""
+"""What verifiers and setup see: our tree at the workspace's path, nothing of ours or of the host."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def sandbox(
     network: bool,
     host: Mapping[str, str],
 ) -> Sandbox:
-    """A view for programs that work on `tree`. `host`: loopd's own environment, for HOME and the toolchains."""
+    """A view for programs that work on `tree`. `host`: loopd's own environment, for HOME and toolchains."""
     hidden = _hidden(plan, host)
     private = (plan.root, plan.state, *plan.hide)
     binds = [Bind(path, path) for path in needed_folders(plan.search_path, hidden, host, private)]

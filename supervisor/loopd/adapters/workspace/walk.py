@@ -1,3 +1,5 @@
+# ruff: noqa: PTH115, PTH123
+# a path object for each of thousands of files is what a second look must not cost
 """A folder's content by walking it: no git, no program; the price of a second look is one stat a file."""
 
 import hashlib
@@ -11,7 +13,8 @@ from pathlib import Path
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Entry
 from loopd.ports.workspace import TreeId
 
-# Tools' own folders, never a project's files. Folders with a CACHEDIR.TAG or a .gitignore that says `*` count too.
+# Tools' own folders, never a project's files. Folders with a CACHEDIR.TAG or a .gitignore that says `*` count
+# too.
 _SKIPPED = frozenset(
     (
         ".git",
@@ -27,7 +30,8 @@ _SKIPPED = frozenset(
         ".hypothesis",
     )
 )
-# A file changed this shortly before it was read may change again without a new time stamp (measured: 4 ms ticks).
+# A file changed this shortly before it was read may change again without a new time stamp (measured: 4 ms
+# ticks).
 _TICK_NS = 20_000_000
 
 Files = dict[str, Entry]
@@ -43,10 +47,11 @@ class Walked:
 
 
 class Walker:
-    """Remembers what it read by size, times and inode; `keep` is told every content that was read."""
+    """Remembers what it read by size, times and inode. `keep` is given the contents that `wants` asks for."""
 
-    def __init__(self, root: Path, keep: Callable[[str, str, bytes], None]) -> None:
+    def __init__(self, root: Path, wants: Callable[[str, int], bool], keep: Callable[[str, bytes], None]) -> None:
         self._root = str(root)
+        self._wants = wants
         self._keep = keep
         self._known: dict[str, tuple[_Seen, Entry]] = {}
 
@@ -75,23 +80,26 @@ class Walker:
             known[path] = before
             return before[1]
         read_ns = time.time_ns()
-        found = self._read(path, entry.path, status.st_mode)
+        found = self._read(path, entry.path, status)
         if found and read_ns - max(status.st_ctime_ns, status.st_mtime_ns) > _TICK_NS:
             known[path] = (seen, found)
         return found
 
-    def _read(self, path: str, place: str, mode: int) -> Entry | None:
-        if stat.S_ISLNK(mode):
-            data, kind = os.fsencode(os.readlink(place)), LINK
-        elif stat.S_ISREG(mode):
-            kind = EXECUTABLE if mode & stat.S_IXUSR else "100644"
-            with open(place, "rb", buffering=0) as file:
-                data = file.read()
-        else:
+    def _read(self, path: str, place: str, status: os.stat_result) -> Entry | None:
+        if stat.S_ISLNK(status.st_mode):
+            return Entry(LINK, self._kept(os.fsencode(os.readlink(place))))
+        if not stat.S_ISREG(status.st_mode):
             return None
+        kind = EXECUTABLE if status.st_mode & stat.S_IXUSR else "100644"
+        with open(place, "rb", buffering=0) as file:
+            if self._wants(path, status.st_size):
+                return Entry(kind, self._kept(file.read()))
+            return Entry(kind, hashlib.file_digest(file, "sha256").hexdigest())
+
+    def _kept(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
-        self._keep(path, digest, data)
-        return Entry(kind, digest)
+        self._keep(digest, data)
+        return digest
 
 
 def tree_id(files: Files) -> TreeId:

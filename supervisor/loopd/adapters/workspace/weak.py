@@ -1,4 +1,4 @@
-"""`verification: workspace`: verifiers run in the live workspace. No git, no copy, and said to be weak everywhere."""
+"""`verification: workspace`: checks in the live workspace; no git, no copy, said to be weak everywhere."""
 
 import difflib
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loopd.adapters.workspace.clean import put_back, refuse_conflicts
 from loopd.adapters.workspace.composing import rule
+from loopd.adapters.workspace.content_log import ContentLog
 from loopd.adapters.workspace.furnish import weak_workplace
 from loopd.adapters.workspace.git import RunProgram
 from loopd.adapters.workspace.locks import release_stale_locks
@@ -25,6 +26,7 @@ from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, Sna
 
 # Contents kept for diffs and for going back; of protected files they are kept whatever their size.
 _KEPT_BYTES = 256 << 10
+_BASELINE, _TREE = "baseline", "tree:"
 
 
 class WeakWorkspace:
@@ -36,28 +38,31 @@ class WeakWorkspace:
         self._run_program = run_program
         self._trees: dict[TreeId, Files] = {}
         self._baseline: TreeId = ""
-        self._kept: set[str] = set()
+        self._log: ContentLog | None = None
         self._last: tuple[TreeId, Files] = ("", {})
-        self._walker = Walker(self.root, self._keep)
+        self._place = plan.state / "clone" if plan.isolation == "clone" else plan.root
+        self._walker = self._new_walker()
+
+    def _new_walker(self) -> Walker:
+        return Walker(self._place, self._wants, lambda name, data: self._kept.add(name, data))
 
     @property
     def root(self) -> Path:
-        """Where the agent works."""
-        return self._plan.state / "clone" if self._plan.isolation == "clone" else self._plan.root
+        """Where the agent works; final once prepared."""
+        return self._place
 
     async def prepare(self) -> Prepared:
         """See the port."""
-        for folder in ("blobs", "trees"):
-            (self._plan.state / folder).mkdir(parents=True, exist_ok=True)
-        self._kept.update(os.listdir(self._plan.state / "blobs"))
+        self._log = self._log or ContentLog(self._plan.state / "contents.log")
         place = await weak_workplace(self._plan, self._containers, self._run_program)
-        marker = self._plan.state / "baseline.json"
-        if not marker.exists():
+        if self._place != Path(place.root):
+            self._place = Path(place.root)
+            self._walker = self._new_walker()
+        if _BASELINE not in self._log:
             taken = await self.snapshot()
-            temporary = marker.with_suffix(".new")
-            temporary.write_text(json.dumps(taken.tree))
-            temporary.rename(marker)
-        self._baseline = json.loads(marker.read_text())
+            self._log.add(_BASELINE, taken.tree.encode())
+            self._log.sync()
+        self._baseline = self._log.get(_BASELINE).decode()
         files = self._files(self._baseline)
         return Prepared(self._baseline, place.setup_s, place.cached, len(files), place.carried, place.notes)
 
@@ -128,10 +133,9 @@ class WeakWorkspace:
 
     async def diff(self, old: TreeId, new: TreeId, *, limit: int = 0) -> str:
         """See the port."""
-        self._kept.update(os.listdir(self._plan.state / "blobs"))  # a view was never prepared
         parts = (self._diff_of(change) for change in self._differences(old, new))
-        whole = "".join(parts)
-        return whole.encode(errors="backslashreplace")[:limit].decode(errors="ignore") if limit else whole
+        whole = "".join(parts).encode(errors="backslashreplace")
+        return (whole[:limit] if limit else whole).decode(errors="ignore")
 
     async def changed_paths(self, old: TreeId, new: TreeId) -> tuple[str, ...]:
         """See the port."""
@@ -155,18 +159,18 @@ class WeakWorkspace:
 
     async def commit(self, tree: TreeId, branch: str, message: str) -> str:
         """Refused: there is no git in this form."""
+        del tree, branch, message
         raise UsageError("`deliver: branch` needs `verification: clean`: the weak form keeps no git objects")
 
-    def _keep(self, path: str, digest: str, data: bytes) -> None:
-        if digest in self._kept:
-            return
-        pinned = len(data) > _KEPT_BYTES and (is_pinned(path, self._plan.scope) or is_judged_by_settings(path))
-        if len(data) <= _KEPT_BYTES or pinned:
-            target = self._plan.state / "blobs" / digest
-            temporary = target.with_suffix(".new")
-            temporary.write_bytes(data)
-            temporary.rename(target)
-            self._kept.add(digest)
+    @property
+    def _kept(self) -> ContentLog:
+        if self._log is None:  # only looked at, never prepared: another process may be at work on it
+            self._log = ContentLog(self._plan.state / "contents.log", read_only=True)
+        return self._log
+
+    def _wants(self, path: str, size: int) -> bool:
+        """Small contents always, larger ones where a change would be put back."""
+        return size <= _KEPT_BYTES or is_pinned(path, self._plan.scope) or is_judged_by_settings(path)
 
     def _known(self, files: Files) -> TreeId:
         """Remember a tree, on the disk as what differs from the baseline."""
@@ -176,19 +180,13 @@ class WeakWorkspace:
             base = self._files(self._baseline) if self._baseline else {}
             delta = {path: [e.mode, e.blob] for path, e in files.items() if base.get(path) != e}
             gone = [path for path in base if path not in files]
-            target = self._plan.state / "trees" / f"{name}.json"
-            temporary = target.with_suffix(".new")
-            temporary.write_text(json.dumps([self._baseline, delta, gone]))
-            temporary.rename(target)
+            self._kept.add(_TREE + name, json.dumps([self._baseline, delta, gone]).encode())
         return name
 
     def _files(self, tree: TreeId) -> Files:
         found = self._trees.get(tree)
         if found is None:
-            try:
-                base, delta, gone = json.loads((self._plan.state / "trees" / f"{tree}.json").read_text())
-            except (OSError, ValueError) as problem:
-                raise StateError(f"the tree {tree[:12]} is not known: {problem}") from problem
+            base, delta, gone = json.loads(self._kept.get(_TREE + tree))
             found = dict(self._files(base)) if base else {}
             _apply(found, dict.fromkeys(gone))
             found.update({path: Entry(mode, blob) for path, (mode, blob) in delta.items()})
@@ -217,7 +215,7 @@ class WeakWorkspace:
         return FileContent(self._bytes(entry), entry.mode == EXECUTABLE, entry.mode == LINK)
 
     def _bytes(self, entry: Entry) -> bytes:
-        return (self._plan.state / "blobs" / entry.blob).read_bytes()
+        return self._kept.get(entry.blob)
 
     def _diff_of(self, change: Difference) -> str:
         sides = [side for side in (change.old, change.new) if side]
@@ -226,12 +224,14 @@ class WeakWorkspace:
         old, new = (self._bytes(side) if side else b"" for side in (change.old, change.new))
         if b"\0" in old or b"\0" in new:
             return f"{change.path}: {change.kind}; binary\n"
-        names = (
-            "/dev/null" if not change.old else f"a/{change.path}",
-            "/dev/null" if not change.new else f"b/{change.path}",
+        before, after = (f"{side}/{change.path}" for side in "ab")
+        lines = difflib.unified_diff(
+            _lines(old),
+            _lines(new),
+            before if change.old else "/dev/null",
+            after if change.new else "/dev/null",
         )
-        lines = [side.decode(errors="backslashreplace").splitlines(keepends=True) for side in (old, new)]
-        return "".join(_ended(line) for line in difflib.unified_diff(*lines, *names))
+        return "".join(_ended(line) for line in lines)
 
 
 def _apply(files: Files, changes: Mapping[str, Entry | None]) -> None:
@@ -240,6 +240,10 @@ def _apply(files: Files, changes: Mapping[str, Entry | None]) -> None:
             files.pop(path, None)
         else:
             files[path] = entry
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode(errors="backslashreplace").splitlines(keepends=True)
 
 
 def _ended(line: str) -> str:

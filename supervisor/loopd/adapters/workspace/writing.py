@@ -1,3 +1,5 @@
+# ruff: noqa: PTH123
+# everything goes through descriptors of folders, which pathlib does not know
 """Single files put into, or taken out of, a folder whose links cannot be trusted.
 
 Every step goes through a descriptor of its parent, so that a link in the way is replaced and never followed.
@@ -34,6 +36,8 @@ def found_at(root: Path, path: str) -> FileContent | None:
                 return FileContent(os.readlink(name, dir_fd=folder), link=True)
             if not stat.S_ISREG(mode):
                 return None
+            if not mode & stat.S_IRUSR:
+                os.chmod(name, stat.S_IMODE(mode) | stat.S_IRUSR, dir_fd=folder)
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             with open(file, "rb") as opened:
                 return FileContent(opened.read(), bool(mode & stat.S_IXUSR))
@@ -42,8 +46,12 @@ def found_at(root: Path, path: str) -> FileContent | None:
 
 
 def put(root: Path, path: str, content: FileContent, displaced: Path) -> None:
-    """Make `path` hold this content by rename. What blocks the way is moved to the folder `displaced`."""
+    """Make `path` hold this content by rename. What blocks the way is moved to the folder `displaced`.
+
+    Folders that were made unwritable on the way are opened for their owner again.
+    """
     with _parent(root, path, make=displaced) as (folder, name):
+        _unlock(folder)
         mode = _mode_of(name, folder)
         if stat.S_ISDIR(mode):
             _displace(root / path, displaced)
@@ -57,6 +65,7 @@ def take_out(root: Path, path: str, *, prune: bool = False) -> None:
     """Remove the file or link at `path`; with `prune`, the folders above that are empty then. Idempotent."""
     try:
         with _parent(root, path, make=None) as (folder, name):
+            _unlock(folder)
             if not stat.S_ISDIR(_mode_of(name, folder)):
                 os.unlink(name, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +76,7 @@ def take_out(root: Path, path: str, *, prune: bool = False) -> None:
 
 @contextmanager
 def _parent(root: Path, path: str, *, make: Path | None) -> Iterator[tuple[int, bytes]]:
-    """A descriptor of the folder `path` lies in, and its last name. `make`: create it, displacing to there."""
+    """A descriptor of the folder of `path`, and its last name. `make`: create it, displacing to there."""
     *steps, name = raw(path).split(b"/")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     walked = root
@@ -83,15 +92,29 @@ def _parent(root: Path, path: str, *, make: Path | None) -> Iterator[tuple[int, 
 
 
 def _enter(step: bytes, folder: int, walked: Path, make: Path | None) -> int:
-    try:
-        return os.open(step, _FOLDER, dir_fd=folder)
-    except OSError:
-        if make is None:
-            raise NotADirectoryError(walked) from None
+    if stat.S_ISDIR(_mode_of(step, folder)):
+        return _opened(step, folder)
+    if make is None:
+        raise NotADirectoryError(walked)
+    _unlock(folder)
     if _mode_of(step, folder):
         _displace(walked, make)
     os.mkdir(step, dir_fd=folder)
     return os.open(step, _FOLDER, dir_fd=folder)
+
+
+def _opened(step: bytes, folder: int) -> int:
+    try:
+        return os.open(step, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(step, stat.S_IRWXU, dir_fd=folder)
+        return os.open(step, _FOLDER, dir_fd=folder)
+
+
+def _unlock(folder: int) -> None:
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(folder, mode | stat.S_IRWXU)
 
 
 def _mode_of(name: bytes, folder: int) -> int:
