@@ -69,9 +69,7 @@ def test_rules_above_the_workspace_hold_where_they_reach_into_it(rule: bytes, in
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n", b"foo", False),
     ],
 )
-def test_line_ends_and_pointers_are_another_form_of_the_same_file(
-    committed: bytes, on_disk: bytes, same: bool
-) -> None:
+def test_line_ends_and_pointers_are_another_form_of_the_same_file(committed: bytes, on_disk: bytes, same: bool) -> None:
     assert same_but_for_form(committed, on_disk) is same
 
 
