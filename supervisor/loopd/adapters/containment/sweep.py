@@ -139,7 +139,9 @@ def _only_zombies(shim: int) -> bool:
 
 
 def _read(found: Iterable[int]) -> dict[int, Process]:
-    """Each process as it is in the moment it is found: a mover is gone a moment later, but its group is known."""
+    """Each process as it is in the moment it is found: a mover is gone a moment later, but its group is
+    known.
+    """
     return {pid: process for pid in found if (process := procfs.read_process(pid)) is not None}
 
 
