@@ -21,7 +21,7 @@ def trials(bench: Bench) -> Iterator[Trial]:
     yield Trial(LOOPD, lambda: _captured(bench, source), rounds=5)
     nasty = bench.scratch / "nasty.bin"
     nasty.write_bytes(b"\xff\xfe\x00 begin\n" + b"\xc3(\x00x" * (16 * 2**20) + b"\n\x80 no newline at the end")
-    yield Trial(NASTY, lambda: _nasty(bench, nasty), rounds=3)
+    yield Trial(NASTY, lambda: _nasty(bench, nasty), rounds=bench.sizes.slow_rounds)
 
 
 def figures(bench: Bench, samples: Samples) -> Iterator[Figure]:
