@@ -15,6 +15,7 @@ from loopd.adapters.contract_rules import (
     below,
     file_faults,
     find_workspace,
+    home_folder,
     pinned_files,
     read_text,
     workspace_faults,
@@ -73,7 +74,7 @@ def understand(
     absolute = path.resolve()
     root = find_workspace(absolute, goal.workspace if goal else None)
     if goal:
-        faults = _faults(goal, root, absolute.parent, home or Path.home())
+        faults = _faults(goal, root, absolute.parent, home or home_folder())
         problems += [places.at_value(loc, message) for loc, message in faults if not _follows(loc, blamed)]
     problems += document.problems
     if goal is None or problems:
@@ -223,7 +224,7 @@ def _verified_by_standin(criterion: Any) -> dict[str, Any]:
     return {key: value for key, value in rest.items() if key != "use"} | {"run": "standin"}
 
 
-def _faults(goal: Goal, root: Path, folder: Path, home: Path) -> Iterator[tuple[Loc, str]]:
+def _faults(goal: Goal, root: Path, folder: Path, home: Path | None) -> Iterator[tuple[Loc, str]]:
     """Of a contract that is well formed, stand-ins included: their names are not those that will be."""
     nameless = any(item.run == ("standin",) and not item.name for item in goal.criteria)
     yield from (fault for fault in inconsistencies(goal) if not (nameless and "needs" in fault[0]))

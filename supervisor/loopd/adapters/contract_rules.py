@@ -36,10 +36,19 @@ def find_workspace(contract: Path, written: str | None) -> Path:
     return next((folder for folder in folders if (folder / ".git").exists()), contract.parent)
 
 
-def workspace_faults(root: Path, home: Path) -> Iterator[Fault]:
+def home_folder() -> Path | None:
+    """The user's HOME; None where there is none: a user id without a name, a relative HOME."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home if home.is_absolute() else None
+
+
+def workspace_faults(root: Path, home: Path | None) -> Iterator[Fault]:
     """Why this folder cannot be a workspace."""
     loc = ("workspace",)
-    if root == Path(root.anchor) or home.resolve().is_relative_to(root):
+    if root == Path(root.anchor) or (home and home.resolve().is_relative_to(root)):
         yield loc, f"the workspace would be {root}; name a project folder, such as workspace: ./project"
     elif not root.is_dir():
         yield loc, f"there is no folder {root}"

@@ -31,7 +31,7 @@ from loopd.domain.record import Record, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
 from loopd.domain.scope import scope_of as scope_as_stated
-from loopd.domain.status import status
+from loopd.domain.status import standing, status
 from loopd.engine.run import Ports, Rules, Run
 from loopd.ports.agent import Agent
 from loopd.ports.processes import Containers, Containment
@@ -162,11 +162,12 @@ class Publisher:
     def __call__(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         """One event was recorded."""
         now = self.run.ports.clock.now().isoformat(timespec="milliseconds")
-        alive = record.state not in ENDED
+        state = standing(record)
+        alive = state not in ENDED
         life = {"pid": self.pid if alive else 0, "pid_start": (start_time(self.pid) or 0) if alive else 0}
         publish_status(self.folder, {**self._status(record), "changed_at": now, **life})
-        if str(record.state) != self.told:
-            self.told = str(record.state)
+        if str(state) != self.told:
+            self.told = str(state)
             self.place.store.put(self._entry(record, now, **life))
 
     def _status(self, record: Record) -> dict[str, Any]:
@@ -185,7 +186,7 @@ class Publisher:
             known,
             contract=self.agreement.terms.contract,
             contract_digest=self.agreement.terms.digest,
-            state=str(record.state),
+            state=str(standing(record)),
             changed_at=now,
             pid=pid,
             pid_start=pid_start,

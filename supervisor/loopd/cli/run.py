@@ -24,8 +24,9 @@ from loopd.cli.compose import Place, open_place, open_run, recorded
 from loopd.cli.supervise import supervise
 from loopd.cli.view import open_view
 from loopd.domain.errors import BusyError, UsageError
-from loopd.domain.record import dump_value
+from loopd.domain.record import Step, dump_value
 from loopd.domain.run import ENDED, FINAL, REOPENABLE, State
+from loopd.domain.status import standing
 from loopd.engine.recover import settle
 from loopd.engine.run import Run
 from loopd.ports.store import RunEntry
@@ -92,10 +93,10 @@ def resume(
     with open_place() as place:
         entry = place.store.find(name)
         folder = RunFolder(entry.folder)
-        state = recorded(folder).state
+        state = standing(recorded(folder))
         if state in FINAL or state is State.REFUSED:
             raise UsageError(f"run {entry.run} is {state}, which is final; loopd run --new {entry.contract}")
-        return work(place, folder, context.obj, as_json=as_json)
+        return work(place, folder, context.obj, as_json=as_json, reopen=True)
 
 
 def begin(place: Place, agreed: Agreement) -> RunFolder:
@@ -112,8 +113,8 @@ def begin(place: Place, agreed: Agreement) -> RunFolder:
     return folder
 
 
-def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: bool) -> int:
-    """Supervise one run in this process; the exit status."""
+def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: bool, reopen: bool = False) -> int:
+    """Supervise one run in this process; the exit status. A run that is over is only told, unless `reopen`."""
     with ExitStack() as stack:
         run = stack.enter_context(open_run(place, folder, nursery))
         hold(place, run, stack)
@@ -123,11 +124,11 @@ def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: b
         )
         run.observers = (*run.observers, view.observe)
         run.met_before = met_before(place, run)
-        open_or_reopen(run)
+        open_or_reopen(run, reopen=reopen)
         return supervise(run).exit_status
 
 
-def open_or_reopen(run: Run) -> None:
+def open_or_reopen(run: Run, *, reopen: bool) -> None:
     """The first event of a run, or the decision to go on with one that ended."""
     if not run.record.run:
         agreement = agreements.recall(run.folder)
@@ -143,7 +144,9 @@ def open_or_reopen(run: Run) -> None:
             settings=[dump_value(setting) for setting in terms.settings],
             files=dict(terms.files),
         )
-    elif run.record.state in REOPENABLE:
+    elif run.record.step is Step.OVER and not reopen:  # killed between the end and its being told
+        print(f"run {run.record.run} had ended: {run.record.state}, {run.record.reason}", file=sys.stderr)
+    elif standing(run.record) in REOPENABLE:
         run.note("run.reopened", was=run.record.state)
 
 

@@ -1,12 +1,14 @@
 """The text of `loopd show`. Whatever a program printed goes through the safe view on its way into the template."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from loopd.adapters.state import RunFolder
 from loopd.cli.account import tampered
 from loopd.cli.telling import exit_text, named, number_of, usage_text, verdict_line
 from loopd.cli.words import attempts_text, cost_text, local, span, time_text, tokens_text
@@ -47,8 +49,20 @@ def shown(
         decisions=[_decision(one) for one in told["decisions"] if attempt in (None, one["attempt"])],
         owner=[f"{_clock(one['at'])} {one['kind'].partition('.')[2]}: {_owner(one)}" for one in told["owner"]],
         endings=[_ending(one) for one in told["endings"]],
+        fetch_back=fetch_back(status, told),
         table=_table,
     )
+
+
+def fetch_back(status: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """One shell command that makes the tree from before attempt 1 anew in the folder where it is typed."""
+    if not told["tree"].get("baseline"):
+        return ""
+    store = RunFolder(Path(status["folder"])).trees / "store.git"
+    target = f"{status['run']}-before"
+    restore = ["restore", f"--source={told['tree']['baseline']}", "--worktree", "--", ":/"]
+    words = ["git", f"--git-dir={store}", f"--work-tree={target}", "-c", "core.hooksPath=/dev/null", *restore]
+    return _Made(f"mkdir {shlex.quote(target)} && {shlex.join(words)}")
 
 
 class _Made(str):

@@ -4,11 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from loopd.domain.criteria import holds
-from loopd.domain.record import Record
-from loopd.domain.run import next_step
+from loopd.domain.record import Record, Step
+from loopd.domain.run import State, next_step
 from loopd.domain.verdict import Verdict
 
 FORMAT = "loopd.status/1"
+
+
+def standing(record: Record) -> State:
+    """Where the run stands for others: a decided end counts once it is delivered and recorded, not before."""
+    return State.RUNNING if record.step is Step.CLOSE else record.state
 
 
 def status(
@@ -20,10 +25,10 @@ def status(
         "goal": record.goal,
         "contract": contract,
         "workspace": workspace,
-        "state": str(record.state),
+        "state": str(standing(record)),
         "step": str(record.step),
         "reason": record.reason,
-        "next": next_step(record.state, record.run, contract),
+        "next": next_step(standing(record), record.run, contract),
         "attempt": record.number,
         "budget": _budget(record, active_s),
         "criteria": [_criterion(record, name) for name in criteria],

@@ -23,12 +23,14 @@ assert loopd.cli.run
 
 
 def writes(ledger: FileLedger, kind: str, data: Mapping[str, Any]) -> str:
-    """What an event is about: the same write of another process has the same name."""
-    attempt = data.get("attempt")
-    if attempt is None and kind in ("decision", "wait.ended"):
-        attempt = max((event.data.get("attempt", 0) for event in ledger.events()), default=0)
+    """What an event is about: the same write of another process has the same name.
+
+    By the number of attempts that have ended, not by the attempt's own: one that was never launched is reserved anew.
+    """
+    ended = sum(event.kind == "attempt.ended" for event in ledger.events())
     about = data.get("verdict", {}).get("criterion", ""), data.get("fresh", ""), data.get("adopted", "")
-    return " ".join(str(part) for part in (kind, attempt or "", *about)).strip()
+    number = ended if kind.startswith(("attempt.", "verdict", "decision")) else ""
+    return " ".join(str(part) for part in (kind, number, *about)).strip()
 
 
 def deadly(when: str, kills: Path) -> None:
