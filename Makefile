@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 READY  := $(VENV)/.ready
+DEMO   := .cache/demo
 
 .PHONY: help demo test check format docs bench chaos e2e full toolchains package clean
 
@@ -16,12 +17,13 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)  ## run a bundled goal with a scripted agent to "met", and show the result
-	@rm -rf .cache/demo && mkdir -p .cache && cp -r goals/quickstart .cache/demo
-	@cp goals/quickstart.yaml goals/quickstart.script.yaml .cache/demo/
-	@cd .cache/demo && git init --quiet && git add --all \
+	@rm -rf $(DEMO) && mkdir -p $(DEMO) && cp -r goals/quickstart $(DEMO)/project
+	@cp goals/quickstart.yaml goals/quickstart.script.yaml $(DEMO)/project/
+	@cd $(DEMO)/project && git init --quiet && git add --all \
 	  && git -c user.name=demo -c user.email=demo@localhost commit --quiet --message 'a small project with a bug'
-	@cd .cache/demo && PATH="$(CURDIR)/$(BIN):$$PATH" LOOPD_STATE="$(CURDIR)/.cache/demo-state" sh -c \
-	  'loopd run --new quickstart.yaml && loopd show last && loopd diff last'
+	@cd $(DEMO)/project && PATH="$(abspath $(BIN)):$$PATH" LOOPD_STATE="$(abspath $(DEMO))/state" sh -c \
+	  'for words in "run quickstart.yaml" "status last" "diff last"; do \
+	     printf "\n\$$ loopd %s\n" "$$words"; loopd $$words || exit; done'
 
 test: $(READY)  ## every test but the slow suites, under 10 minutes on 2 cores
 	$(PYTEST) tests/unit tests/contract tests/integration -n 2
@@ -31,6 +33,7 @@ check: $(READY)  ## format, lint, types, layers, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=supervisor $(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
 
 format: $(READY)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -52,7 +52,7 @@ class Sizes:
     idle_s: float = 20.0
     trees: int = 100
     kills: int = 200
-    attempts_of_old_run: int = 10_000
+    attempts_of_old_run: int = 10_050  # half of the hundred attempts between two snapshots are replayed
     events: int = 1000
     peer_few: int = 3
     peer_many: int = 13

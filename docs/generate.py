@@ -1,4 +1,4 @@
-"""Make every generated file of the repository; with --check, say which ones are out of date.
+"""Make every generated file of the repository; with --check, say which are out of date and which ids lack a test.
 
 The table of requirements is made from tests/requirements.toml and the names of the tests; the contract reference,
 the JSON Schema and the help texts from the package.
@@ -9,13 +9,17 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-
-from loopd.adapters.contract_reference import contract_reference, settings_reference
-from loopd.adapters.contract_schema import schema_text
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "requirements.md"
+sys.path.insert(0, str(ROOT / "supervisor"))  # this checkout's package, whatever is installed
+
+from loopd.adapters.contract_reference import contract_reference, settings_reference  # noqa: E402
+from loopd.adapters.contract_schema import schema_text  # noqa: E402
+from loopd.cli.app import COMMANDS  # noqa: E402
+from loopd.cli.helptexts import FOLDER, help_of  # noqa: E402
 
 
 def requirements() -> dict[str, str]:
@@ -55,16 +59,27 @@ def table() -> str:
     return "\n".join([*head, "| id | what must hold | shown by |", "| --- | --- | --- |", *rows, ""])
 
 
-def main(argv: list[str]) -> int:
-    """Write what differs, or only name it."""
-    makers: dict[Path, Callable[[], str]] = {
+def makers() -> dict[Path, Callable[[], str]]:
+    """Every generated file, and what makes its text."""
+    helps = {FOLDER / f"{name}.txt": partial(help_of, name) for name in ("loopd", *COMMANDS)}
+    return {
         TABLE: table,
         ROOT / "docs" / "contract.md": contract_reference,
         ROOT / "docs" / "settings.md": settings_reference,
         ROOT / "goals" / "schema.json": schema_text,
+        **helps,
     }
+
+
+def without_test() -> list[str]:
+    """Ids of requirements that no test shows."""
+    return [identity for identity, names in shown_by(requirements()).items() if not names]
+
+
+def main(argv: list[str]) -> int:
+    """Write what differs; with --check only name it, and the requirements without a test, and fail."""
     stale = []
-    for path, make in makers.items():
+    for path, make in makers().items():
         text = make()
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
@@ -72,7 +87,12 @@ def main(argv: list[str]) -> int:
         if "--check" not in argv:
             path.write_text(text, encoding="utf-8")
     print("\n".join(stale) or "everything is up to date")
-    return 1 if stale and "--check" in argv else 0
+    if "--check" not in argv:
+        return 0
+    bare = without_test()
+    if bare:
+        print(f"without a test: {', '.join(bare)}")
+    return 1 if stale or bare else 0
 
 
 if __name__ == "__main__":

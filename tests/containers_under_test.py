@@ -90,7 +90,7 @@ def living() -> set[tuple[int, int]]:
 def still_alive(log: Path) -> set[tuple[int, int]]:
     """Which of the processes that wrote to `log` are alive; also proves that nothing writes any more."""
     size = log.stat().st_size
-    noted = {tuple(map(int, line.split())) for line in log.read_text().splitlines()}
+    noted = {(int(pid), int(start)) for pid, start in map(str.split, log.read_text().splitlines())}
     survivors = noted & living()
     time.sleep(0.03)  # fifteen hops of a mover
     return survivors if log.stat().st_size == size else survivors | {(-1, -1)}

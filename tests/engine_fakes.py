@@ -36,7 +36,7 @@ from loopd.ports.agent import AgentEvent, Final, Launch, Order, Text, Usages
 from loopd.ports.ledger import Event
 from loopd.ports.processes import Activity, Cleared, Containment, Grace, ProcessSpec
 from loopd.ports.verifier import CheckContext
-from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, Snapshot, TreeId
+from loopd.ports.workspace import CheckTree, Composed, Prepared, Relaxation, SetupError, Snapshot, TreeId
 
 Files = Mapping[str, str]
 
@@ -202,6 +202,7 @@ class FakeContainer:
         self._process, self._life = process, life
 
     async def wait(self) -> Exit:
+        await anyio.lowlevel.checkpoint()
         while self._process.exit is None:
             await anyio.lowlevel.checkpoint()
         return self._process.exit
@@ -237,6 +238,7 @@ class FakeContainers:
         world.launches.append(spec.marker)
         process = world.claims[spec.folder] = Process(world, spec, script)
         world.clock.passes.append(process.act)
+        await anyio.lowlevel.checkpoint()
         return FakeContainer(process, self._life)
 
     async def adopt(self, folder: Path) -> FakeContainer | None:
@@ -314,6 +316,7 @@ class FakeWorkspace:
 
     def __init__(self, files: Files, protected: Sequence[str], allowed: Sequence[str] = ("*",)) -> None:
         self.files = dict(files)
+        self.owners: dict[str, str] | None = None  # the owner's own tree, where the agent works in a clone
         self.root = Path("/workspace")
         self.protected, self.allowed = tuple(protected), tuple(allowed)
         self.trees: dict[TreeId, dict[str, str]] = {}
@@ -325,6 +328,7 @@ class FakeWorkspace:
         self.branches: dict[str, tuple[TreeId, str]] = {}
         self.rebuilds = 0
         self.weak = False
+        self.setup_breaks_on = ""  # a path with which setup fails
         self._baseline: TreeId = ""
 
     def edit(self, edits: Mapping[str, str | None]) -> None:
@@ -376,6 +380,8 @@ class FakeWorkspace:
 
     async def check_tree(self, tree: TreeId, *, fresh: bool = False) -> CheckTree:
         await anyio.lowlevel.checkpoint()
+        if self.setup_breaks_on in self.trees[tree]:
+            raise SetupError("pip install fails", "mend it, then loopd resume last")
         if fresh:  # it takes the place of the kept one
             self.kept.clear()
         kind = "live" if self.weak else "fresh" if fresh else "kept"
@@ -411,11 +417,12 @@ class FakeWorkspace:
         return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
 
     async def write_tree(self, tree: TreeId, *, expected: TreeId | None) -> tuple[str, ...]:
-        now = self.keep(self.files)
-        changed = await self.changed_paths(now, tree)
-        if expected and (conflicts := [x for x in changed if self.files.get(x) != self.trees[expected].get(x)]):
+        target = self.files if self.owners is None else self.owners
+        changed = await self.changed_paths(self.keep(target), tree)
+        if expected and (conflicts := [x for x in changed if target.get(x) != self.trees[expected].get(x)]):
             raise UsageError(f"changed meanwhile: {', '.join(conflicts)}")
-        self.files = dict(self.trees[tree])
+        target.clear()
+        target.update(self.trees[tree])
         return changed
 
     async def commit(self, tree: TreeId, branch: str, message: str) -> str:
@@ -560,6 +567,7 @@ class World:
         self.workspace = FakeWorkspace({**given, **(files or {})}, protected, allowed)
         self.verifiers = FakeVerifiers(self, checks)
         self.instructions = FakeInstructions()
+        self.disk = FakeDisk()
         self.outputs: dict[Path, bytearray] = {}
         self.claims: dict[Path, Process | None] = {}
         self.launches: list[str] = []  # markers, in order
@@ -626,7 +634,7 @@ def make_run(world: World, life: Life) -> Run:
         instructions=world.instructions,
         requests=world.requests,
         pins=FakePins(world),
-        disk=FakeDisk(),
+        disk=world.disk,
         outputs=lambda path: FakeLines(world, path),
         read_ends=lambda path: Ends(b""),
     )

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from loopd.adapters.containment import nursery
 
@@ -69,7 +70,7 @@ def write(folder: Path, **record: object) -> None:
     os.close(descriptor)
 
 
-def read(folder: Path) -> list[dict[str, object]]:
+def read(folder: Path) -> list[dict[str, Any]]:
     """All records."""
     if not (folder / "ledger").exists():
         return []

@@ -32,7 +32,7 @@ def figures(bench: Bench, samples: Samples) -> Iterator[Figure]:
 
 
 def _cat(bench: Bench, source: Path) -> Numbers:
-    """Appending, as an agent's output is: into a file of its own `cat` copies inside the kernel, at a third of the cost."""
+    """Appending, as an agent's output is: else `cat` copies inside the kernel, which no program's output does."""
     target = bench.scratch / "output.copy"
     command = ["sh", "-c", 'cat "$0" >> "$1"', str(source), str(target)]
     sample = checked(bench.meter.run(command, cwd=bench.scratch, env=bench.env(bench.scratch)))

@@ -249,6 +249,7 @@ async def test_prom_1_the_longest_argument_starts_and_a_longer_one_is_named(
     else:
         with pytest.raises(BlockedError, match="argument 4 alone has 131,072 bytes"):
             await containers.start(made)
+        assert not {"claim", "started", "exit"} & set(os.listdir(made.folder))
 
 
 async def test_prom_3_arguments_and_a_huge_environment_start_or_are_refused_with_sizes(

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +84,8 @@ async def test_the_helper_and_the_shim_hold_nothing_of_the_supervisor(tmp_path: 
     containers = OwnedContainers(helper, Containment.SUBREAPER)
     made = await containers.start(sh(tmp_path, "sleep 600"))
     shim = int(Path(f"/proc/{helper.pid}/task/{helper.pid}/children").read_text())
+    main = int(Path(f"/proc/{shim}/task/{shim}/children").read_text())
+    assert os.getsid(main) == os.getpgid(main) == main
     allowed = {"/dev/null", "anon_inode:[pidfd]"}
     for pid in (helper.pid, shim):
         assert os.getsid(pid) == pid
@@ -96,6 +99,15 @@ async def test_the_helper_and_the_shim_hold_nothing_of_the_supervisor(tmp_path: 
     there.close()
     helper.close()
     await eventually(lambda: not Path(f"/proc/{shim}").exists())
+
+
+def test_the_helper_is_lean() -> None:
+    """What the command line imports before it forks costs little; nothing of the supervisor's other half."""
+    code = "import sys; from loopd.adapters.containment import nursery; print(*sys.modules)"
+    env = {"PYTHONPATH": str(Path(__file__).parents[2] / "supervisor")}
+    loaded = subprocess.run([sys.executable, "-S", "-c", code], env=env, stdout=subprocess.PIPE, check=True)
+    heavy = {"anyio", "asyncio", "pydantic", "dataclasses", "inspect", "subprocess", "threading", "logging"}
+    assert not heavy & set(loaded.stdout.decode().split())
 
 
 async def test_a_script_without_a_first_line_is_refused_with_the_mend(tmp_path: Path) -> None:

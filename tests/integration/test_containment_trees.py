@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,6 +173,24 @@ async def test_a_tree_whose_shim_was_killed_is_still_ended(containers: OwnedCont
     assert cleared.exit.lost
     assert cleared.survivors == ()
     assert still_alive(log) == set()
+
+
+async def test_what_was_started_elsewhere_on_its_behalf_is_ended_by_the_marker(
+    containers: OwnedContainers, tmp_path: Path
+) -> None:
+    """A daemon outside the tree that runs jobs with the environment of whoever asked, as atd does."""
+    made = sh(tmp_path, "sleep 601")
+    container = await containers.start(made)
+    env = {"PATH": os.environ["PATH"], "LOOPD_MARKER": made.marker}
+    with subprocess.Popen(["sleep", "600"], env=env, start_new_session=True) as job:
+        other = {**env, "LOOPD_MARKER": f"{made.marker}0"}
+        with subprocess.Popen(["sleep", "602"], env=other, start_new_session=True) as stranger:
+            await eventually(lambda: Path(f"/proc/{job.pid}/comm").read_text() == "sleep\n")
+            cleared = await container.end(AT_ONCE)
+            assert job.wait(5) == -signal.SIGKILL
+            assert stranger.poll() is None
+            stranger.kill()
+    assert "sleep 600" in [ended.command for ended in cleared.ended]
 
 
 async def test_a_stopped_shim_is_woken_for_the_record(containers: OwnedContainers, tmp_path: Path) -> None:

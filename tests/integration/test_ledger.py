@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fakes import FakeClock
-from loopd.adapters.ledger import open_ledger, read_ledger, verify_all
+from loopd.adapters.ledger import open_ledger, read_ledger, read_since_snapshot, verify_all
 from loopd.adapters.state import RunFolder
 from loopd.domain.errors import BusyError, StateError
 from loopd.ports.ledger import Event
@@ -156,6 +156,20 @@ def test_a_snapshot_survives_and_only_the_rest_is_checked_when_it_fits(folder: R
             list(ledger.events())
     with pytest.raises(StateError, match="line 2"):
         verify_all(folder.ledger)
+
+
+def test_a_reader_without_a_lock_begins_at_the_snapshot_too(folder: RunFolder) -> None:
+    events = write(folder, 6)
+    assert read_since_snapshot(folder)[0] is None
+    assert list(read_since_snapshot(folder)[1]) == events
+    with open_ledger(folder, FakeClock()) as ledger:
+        ledger.save_snapshot(4, {"at": 4})
+        snapshot, rest = read_since_snapshot(folder)
+        assert (snapshot, list(rest)) == ((4, {"at": 4}), events[4:])
+    folder.ledger.write_bytes(folder.ledger.read_bytes().replace(b'"number":3', b'"number":8'))
+    assert read_since_snapshot(folder)[0] is None
+    with pytest.raises(StateError, match="line 5"):
+        list(read_since_snapshot(folder)[1])
 
 
 def test_a_damaged_snapshot_is_ignored_since_the_events_are_the_truth(folder: RunFolder) -> None:

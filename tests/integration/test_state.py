@@ -169,6 +169,16 @@ def test_a_run_of_format_1_is_read_today(tmp_path: Path) -> None:
     assert [request.kind for request in FolderRequests(kept.requests).peek()] == ["extend"]
 
 
+def test_the_check_of_the_chain_that_the_documentation_shows_works_as_it_stands(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    ledger = (FIXTURES / "run-format-1" / "retry-client-k3f9" / "ledger.ndjson").read_bytes()
+    for content, status in ((ledger, 0), (ledger.replace(b"0.6", b"0.7"), 1)):
+        (tmp_path / "ledger.ndjson").write_bytes(content)
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+        assert done.returncode == status
+
+
 def test_requests_of_many_processes_all_arrive_each_with_its_own_number(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, PROGRAMS / "put_requests.py", tmp_path / "requests"]

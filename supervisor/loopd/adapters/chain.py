@@ -87,14 +87,15 @@ def scan(file: BinaryIO, path: Path, start: Mark = START) -> Iterator[tuple[byte
         yield line, mark
 
 
-def read_ledger(path: Path, after: int = 0) -> Iterator[Event]:
+def read_ledger(path: Path, after: int = 0, start: Mark = START) -> Iterator[Event]:
     """All events above `after`, without a lock: for views of a ledger that may be written right now.
 
-    A last line that is only half there is left out. Raises `StateError` for a damaged or missing ledger.
+    A last line that is only half there is left out. What lies before `start`, a mark that fits, is not looked at.
+    Raises `StateError` for a damaged or missing ledger.
     """
     try:
         with path.open("rb") as file:
-            for line, mark in scan(file, path):
+            for line, mark in scan(file, path, start):
                 if mark.seq > max(after, 0):
                     yield parse(line)
     except OSError as error:

@@ -31,7 +31,7 @@ from loopd.domain.errors import StateError
 from loopd.ports.clock import Clock
 from loopd.ports.ledger import Event
 
-__all__ = ["FileLedger", "Repair", "open_ledger", "read_ledger", "verify_all"]
+__all__ = ["FileLedger", "Repair", "open_ledger", "read_ledger", "read_since_snapshot", "verify_all"]
 
 RESERVE_BYTES = 64 * 1024
 
@@ -186,6 +186,22 @@ class FileLedger:
                 yield from scan(file, self._folder.ledger, start)
         except OSError as error:
             raise StateError(f"the ledger {self._folder.ledger} cannot be read: {error.strerror}") from error
+
+
+def read_since_snapshot(folder: RunFolder) -> tuple[tuple[int, Mapping[str, Any]] | None, Iterator[Event]]:
+    """The newest snapshot that fits, and the events after it, without a lock: for views that need not see them all.
+
+    As `read_ledger`: a last line that is half there is left out. Raises `StateError` for a damaged or missing ledger.
+    """
+    claimed = read_summary(folder.snapshot)
+    try:
+        with folder.ledger.open("rb") as file:
+            summary = claimed if claimed and claimed.fits(file) else None
+    except OSError as error:
+        raise StateError(f"the ledger {folder.ledger} cannot be read: {error.strerror}") from error
+    if summary is None:
+        return None, read_ledger(folder.ledger)
+    return (summary.mark.seq, summary.state), read_ledger(folder.ledger, summary.mark.seq, summary.mark)
 
 
 def _open(folder: RunFolder, clock: Clock, lock: int) -> FileLedger:

@@ -30,13 +30,6 @@ class PinnedFiles:
             _write(self._folder / name, self._content[name])
 
 
-def pin(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:
-    """Write copies of `files` (relative name -> content) into `folder`; their digests."""
-    for name, content in files.items():
-        _write(folder / name, content)
-    return {name: _digest(content) for name, content in files.items()}
-
-
 def _read(path: Path) -> bytes | None:
     try:
         return None if path.is_symlink() else path.read_bytes()

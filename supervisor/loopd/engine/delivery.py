@@ -24,7 +24,8 @@ async def deliver_best(run: Run, *, to: str) -> str:
     best = best_of(run.record)
     if to == "branch":
         return await _branch(run, best.tree, proven=False)
-    changed = await run.ports.workspace.write_tree(best.tree, expected=run.record.last_after)
+    expected = run.record.last_after if run.goal.isolation == "inplace" else run.record.baseline
+    changed = await run.ports.workspace.write_tree(best.tree, expected=expected)
     return f"attempt {best.number}, unproven: {len(changed)} files written"
 
 

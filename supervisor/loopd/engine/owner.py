@@ -12,7 +12,7 @@ from loopd.ports.requests import Request, RequestKind
 def heed(run: Run) -> None:
     """Record every pending request, each exactly once. A stop waits for what must not stay half done."""
     for request in run.ports.requests.peek():
-        if request.kind is RequestKind.STOP and run.record.step in (Step.WATCH, Step.CAPTURE, Step.CLOSE):
+        if request.kind is RequestKind.STOP and run.record.step in (Step.WATCH, Step.CAPTURE):
             continue
         if request.number not in run.record.heard:
             _obey(run, request)

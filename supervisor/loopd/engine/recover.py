@@ -3,7 +3,8 @@
 import anyio
 
 from loopd.domain.record import Step
-from loopd.engine.attempt import watch
+from loopd.engine.attempt import capture, watch
+from loopd.engine.preflight import prepare
 from loopd.engine.run import Run
 
 
@@ -16,6 +17,9 @@ async def settle(run: Run) -> None:
         await end_checks(run)
         if run.record.step is Step.WATCH:
             await watch(run, end_now=True)
+        if run.record.step is Step.CAPTURE:  # now, or what the next run does there would count as this attempt's
+            await prepare(run)
+            await capture(run)
         run.note("run.interrupted", signal="", reason="its supervisor died; another run was started in its tree")
 
 

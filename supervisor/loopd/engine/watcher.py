@@ -134,11 +134,15 @@ class Watcher:
             self._run.note("host.paused", durable=False, seconds=round(gap, 1))
         if self._output.read():
             self._idleness.alive(now)
-        limits = self._owner() or self._money() or self._grace(now) or self._hard_time(now)
+        limits = self._owner() or self._room() or self._money() or self._grace(now) or self._hard_time(now)
         return limits or await self._idleness.over(now)
 
     def _owner(self) -> Over | None:
         return Over(Outcome.INTERRUPTED, "stopped by its owner") if stop_asked(self._run) else None
+
+    def _room(self) -> Over | None:
+        low = self._run.disk_low()
+        return Over(Outcome.INTERRUPTED, low) if low else None
 
     def _money(self) -> Over | None:
         record = self._run.record

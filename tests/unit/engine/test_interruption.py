@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from engine_fakes import HANGS, Does, Life, PowerCutError, Script, Seen, World, new, parts, works
 from loopd.domain.attempt import Outcome
 from loopd.domain.record import Step
 from loopd.domain.run import State
+from loopd.engine.recover import settle
 from loopd.engine.run import Run
 from loopd.ports.requests import RequestKind
 
@@ -294,6 +296,20 @@ def test_an_extension_leaves_an_unlimited_budget_unlimited(tmp_path: Path) -> No
     world.requests.put(RequestKind.EXTEND, {"cost_usd": 1.0, "tokens": 5})
     world.supervise()
     assert (world.record.allowance.cost_usd, world.record.allowance.tokens) == (None, None)
+
+
+def test_what_a_dead_supervisor_left_is_ended_and_taken_before_another_run_works_there(tmp_path: Path) -> None:
+    """The attempt keeps what its own agent did; what the other run does meanwhile is not its work."""
+    world = World(tmp_path, Script((Does(1.0, {"b": "1"}),), lasts_s=math.inf), DONE, checks={"new": new})
+    with pytest.raises(PowerCutError):
+        world.supervise(Life(dies_after=world_event(world, "attempt.started")))
+    world.clock.advance(5.0)
+    anyio.run(settle, world.supervisor())
+    assert (world.at_work(), world.record.state, world.record.step) == ([], State.INTERRUPTED, Step.VERIFY)
+    world.workspace.edit({"other": "x", "ci.yml": "other run's"})
+    assert world.supervise().state is State.MET
+    assert [event["changed"] for event in world.events("attempt.captured")] == [["b"], ["a.py"]]
+    assert world.workspace.files["ci.yml"] == "other run's"
 
 
 def test_an_agent_at_work_is_adopted_although_something_to_launch_with_is_missing_now(tmp_path: Path) -> None:

@@ -235,6 +235,12 @@ def test_hang_7_twenty_silent_seconds_are_nothing_by_default(tmp_path: Path, idl
     assert world.supervise().state is State.MET
 
 
+def test_a_limit_shorter_than_the_usual_look_is_no_reason_to_miss_processor_time(tmp_path: Path) -> None:
+    computes = Script((Does(20.0, {"a.py": "new"}),), lasts_s=20.0, busy=0.5)
+    world = World(tmp_path, computes, checks={"new": new}, attempts=1, attempt_idle_s=4.0)
+    assert world.supervise().state is State.MET
+
+
 def test_idleness_that_is_switched_off_is_bounded_by_the_time_of_the_attempt(tmp_path: Path) -> None:
     world = World(tmp_path, HANGS, checks={"new": new}, attempts=1, attempt_idle_s=None, attempt_time_s=400.0)
     world.supervise()
@@ -251,6 +257,32 @@ def test_time_in_which_the_machine_slept_is_not_silence(tmp_path: Path) -> None:
     world.scripts = (Script((Does(50.0, then=lid_closed), Does(3700.0, {"a.py": "new"}, ("back",))), lasts_s=3701.0),)
     assert world.supervise().state is State.MET
     assert [event["seconds"] for event in world.events("host.paused")] == [pytest.approx(3601.0, abs=1.0)]
+
+
+def test_a_disk_that_is_nearly_full_launches_nothing_and_can_be_mended(tmp_path: Path) -> None:
+    world = World(tmp_path, works({"a.py": "new"}), checks={"new": new})
+    world.disk.free = 10**6
+    ending = world.supervise()
+    assert (ending.state, len(world.launches)) == (State.BLOCKED, 0)
+    assert ending.reason.startswith("only 1.0 MB are free on the disk of")
+    world.disk.free = 10**12
+    world.reopen()
+    assert world.supervise().state is State.MET
+
+
+def test_a_disk_that_fills_up_ends_the_attempt_and_blocks_with_its_work_kept(tmp_path: Path) -> None:
+    world = World(tmp_path, checks={"new": new})
+
+    def fill() -> None:
+        world.disk.free = 10**6
+
+    world.scripts = (Script((Does(5.0, {"b": "1"}, then=fill),), lasts_s=math.inf), works({"a.py": "new"}))
+    assert world.supervise().state is State.BLOCKED
+    assert (world.at_work(), outcomes(world)) == ([], [Outcome.INTERRUPTED])
+    assert world.events("attempt.captured")[0]["changed"] == ["b"]
+    world.disk.free = 10**12
+    world.reopen()
+    assert world.supervise().state is State.MET
 
 
 def test_an_agent_that_does_not_hear_is_killed_and_the_steps_are_recorded(tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def test_h7_nothing_but_a_pass_is_ever_met(tmp_path: Path, status: Status) -> No
     assert world.supervise().state is State.EXHAUSTED
 
 
+def test_a_change_that_breaks_the_setup_is_a_fail_that_says_so(tmp_path: Path) -> None:
+    scripts = [works({"requirements.txt": "nonsense"}), works({"requirements.txt": None, "a.py": "new"})]
+    world = World(tmp_path, *scripts, checks={"new": new})
+    world.workspace.setup_breaks_on = "requirements.txt"
+    assert world.supervise().state is State.MET
+    verdict = world.events("verdict")[0]["verdict"]
+    assert (verdict["status"], verdict["summary"]) == ("fail", "the setup fails with this change: pip install fails")
+
+
 # --- layers, needs, cache --------------------------------------------------------------------------------------------
 
 

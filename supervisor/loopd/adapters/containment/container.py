@@ -16,8 +16,7 @@ from loopd.ports.processes import Activity, Cleared, Containment, Grace
 _RECORD_S = 10.0  # for a shim on a busy machine to write `exit` after the main process has left
 _DISMISS_S = 1.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# bubblewrap reports a death by signal as 128 + n. These n are taken for signals; 128 and 129, which git uses,
-# are not.
+# bubblewrap reports a death by signal as 128 + n. These n are taken for signals; not 1: git exits with 129.
 _TOLD_AS_STATUS = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31})
 
 
@@ -123,9 +122,7 @@ class OwnedContainer:
 
 
 def _ladder(grace: Grace) -> list[tuple[str, float]]:
-    """Signal and patience of each step. A signal is not repeated: a second one means "at once" to many
-    programs.
-    """
+    """Signal and patience of each step; none is repeated: a second one means "at once" to many."""
     if grace.first == "SIGKILL":
         return []
     if grace.first == "SIGTERM":

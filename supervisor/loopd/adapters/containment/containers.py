@@ -31,6 +31,11 @@ class OwnedContainers:
     `containment` forces a means; otherwise the strongest that works here is taken: a cgroup, a PID namespace,
     the subreaper. A spec with a `Sandbox` always runs under bubblewrap, inside a cgroup as well where there
     is one.
+
+    Limits: memory and processes by the cgroup where its controllers can be had. Otherwise memory by
+    RLIMIT_DATA, which counts what each process may write to (RLIMIT_AS would break every program that
+    reserves address space), and the number of processes by the caller through `Activity`: RLIMIT_NPROC counts
+    all of the user's.
     """
 
     def __init__(self, nursery: nursery.Nursery | None = None, containment: Containment | None = None) -> None:
@@ -48,7 +53,11 @@ class OwnedContainers:
         return self._chosen
 
     async def start(self, spec: ProcessSpec) -> OwnedContainer:
-        """Launch once; see the port. Not cancelled half-way: what was launched is always handed back."""
+        """Launch once; see the port. Not cancelled half-way: what was launched is always handed back.
+
+        Raises `StateError` when the folder was used before, or when no answer came in a minute: `adopt` then
+        tells whether it runs.
+        """
         request = await self._request(spec)
         reply = None
         with anyio.CancelScope(shield=True):
@@ -62,8 +71,7 @@ class OwnedContainers:
     async def adopt(self, folder: Path) -> OwnedContainer | None:
         """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there.
 
-        A shim that was killed between claim and record may have launched: that is a container with a lost
-        exit.
+        A shim killed between claim and record may have launched: then the container has a lost exit.
         """
         if records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
             return None
@@ -71,7 +79,7 @@ class OwnedContainers:
         if claim.get("by") == "adopter":
             return None
         started = await _settled(folder, claim)
-        return OwnedContainer(parse(folder, started or claim, self._helper()))
+        return OwnedContainer(parse(folder, started or claim))
 
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
@@ -98,7 +106,7 @@ class OwnedContainers:
         self._cgroup_root = root if chosen is Containment.CGROUP else None
         return chosen
 
-    async def _request(self, spec: ProcessSpec) -> dict[str, Any]:
+    async def _request(self, spec: ProcessSpec) -> Message:
         """Everything the shim needs, as JSON."""
         chosen = await self.choose()
         wrapped = spec.sandbox is not None or chosen is Containment.PID_NAMESPACE
@@ -130,7 +138,7 @@ class OwnedContainers:
             },
         }
 
-    async def _launch(self, request: dict[str, Any]) -> dict[str, Any] | None:
+    async def _launch(self, request: Message) -> Message | None:
         """Send the request to a new shim; its answer, or None when it died without one."""
         ours, theirs = socket.socketpair()
         with ours:
@@ -169,9 +177,7 @@ class OwnedContainers:
 
 
 async def _command(spec: ProcessSpec, wrapped: bool) -> tuple[str, list[str]]:
-    """The file to execute and its arguments. A program that cannot run is refused here, where it can be
-    explained.
-    """
+    """The file to execute and its arguments; one that cannot run is refused while it can be explained."""
     if spec.sandbox is None:  # inside a sandbox other files may be there; bubblewrap tells
         program = require_program(spec.argv[0], spec.env.get("PATH", os.defpath), cwd=spec.cwd)
         if not wrapped:

@@ -32,7 +32,7 @@ def explain(spec: ProcessSpec, fault: dict[str, Any]) -> LoopdError:
             return BlockedError(f"a container cannot be made ({stage}): {reason}")
 
 
-def too_long(spec: ProcessSpec) -> BlockedError:
+def _too_long(spec: ProcessSpec) -> BlockedError:
     """Name the sizes that together exceed what the kernel takes."""
     arguments, variables = _sizes(spec)
     longest, where = max(
@@ -59,7 +59,7 @@ def _sizes(spec: ProcessSpec) -> tuple[int, int]:
 
 def _cannot_execute(spec: ProcessSpec, number: int | None, reason: str) -> LoopdError:
     if number == errno.E2BIG:
-        return too_long(spec)
+        return _too_long(spec)
     if number == errno.ENOEXEC:
         return BlockedError(
             f"{spec.argv[0]} cannot be started: it is neither a program for this machine nor a script",

@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import NoReturn
 
-from loopd.adapters.containment import channel, shim
+from loopd.adapters.containment import channel, procfs, shim
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -107,7 +107,7 @@ def _detach(control: int) -> int:
     user's.
     """
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)  # nohup and `&` leave signals ignored, which agents would inherit
+        signal.signal(number, signal.SIG_DFL)  # agents would inherit what nohup and `&` leave ignored
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the shims
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     os.setsid()
@@ -122,6 +122,7 @@ def _detach(control: int) -> int:
                 os.close(descriptor)
     _name("loopd-nursery")
     _become_subreaper()  # an orphan whose shim was killed stays below the supervisor; its zombie is reaped
+    procfs.boot_id()  # read once for all shims
     gc.disable()
     gc.freeze()
     return keep

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
-
 from loopd.adapters.workspace.git import Git, GitError, fields, text
 from loopd.adapters.workspace.prepared import Pristine, Workshop, copy_tree, remove_tree
 from loopd.adapters.workspace.record import load, save
 from loopd.adapters.workspace.store import Store
 from loopd.adapters.workspace.writing import take_out
 from loopd.ports.workspace import TreeId
-
-_PYC_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +27,7 @@ class CheckTrees:
     store: Store
     exclude: Path
     folder: Path
-    last: dict[str, tuple[TreeId, float]] = field(default_factory=dict)  # what was checked, and when
+    last: dict[str, TreeId] = field(default_factory=dict)  # what was checked
 
     async def ready(self, name: str, tree: TreeId, *, fresh: bool = False) -> tuple[Path, Pristine]:
         """The named tree: the files of `tree`, what setup made, ignored files of earlier use."""
@@ -78,16 +74,13 @@ class CheckTrees:
         await self._drop_stale_bytecode(name, tree)
 
     async def _drop_stale_bytecode(self, name: str, tree: TreeId) -> None:
-        """Remove bytecode of what changed since a moment ago.
+        """Remove bytecode of what changed since the last check.
 
         Python compares whole seconds and the size: an edit of the same size, checked within the second of the
         last check, would run the old code (tried).
         """
-        before, at_s = self.last.get(name, (tree, 0.0))
-        now_s = anyio.current_time()
-        self.last[name] = (tree, now_s)
-        if before == tree or now_s - at_s > _PYC_S:
-            return
+        before = self.last.get(name, tree)
+        self.last[name] = tree
         for change in await self.store.differences(before, tree):
             path = self.folder / name / change.path
             for compiled in path.parent.glob(f"__pycache__/{glob.escape(path.stem)}.*.pyc"):

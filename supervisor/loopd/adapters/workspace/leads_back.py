@@ -1,4 +1,3 @@
-# ruff: noqa: PTH115, PTH118, PTH119
 # thousands of directory entries
 """Without bubblewrap a tree lies at a path of its own; this finds what in it still points at somebody else's.
 

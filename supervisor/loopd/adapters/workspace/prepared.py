@@ -79,6 +79,7 @@ class Workshop:
         done = load(folder / "done.json")
         if done is not None:
             return Pristine(key, folder, **done, cached=True)
+        await self.setup.clear(folder / "setup")  # before the tree it works in goes
         await remove_tree(folder)
         folder.mkdir(parents=True)
         place = self.build_at or folder / "tree"

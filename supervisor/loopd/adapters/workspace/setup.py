@@ -1,10 +1,12 @@
 """The contract's setup commands, run in a tree of ours."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from anyio import to_thread
 
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.ports.processes import Containers, Grace, ProcessSpec, Sandbox
@@ -24,13 +26,25 @@ class Setup:
     sandbox: Callable[[Path], Sandbox] | None
 
     async def run(self, tree: Path, logs: Path) -> float:
-        """Run all commands in order; the seconds they took. Raises `SetupError` at the first that fails."""
+        """Run all commands in order; the seconds they took. Raises `SetupError` at the first that fails.
+
+        What an interrupted run left in `logs` is ended and removed first.
+        """
+        await self.clear(logs)
         started = anyio.current_time()
         for number, argv in enumerate(self.plan.setup, 1):
             folder = logs / str(number)
             folder.mkdir(parents=True, exist_ok=True)
             await self._command(argv, tree, folder, number)
         return anyio.current_time() - started if self.plan.setup else 0.0
+
+    async def clear(self, logs: Path) -> None:
+        """End what a dead loopd started there, and remove its logs. Idempotent."""
+        for folder in sorted(logs.glob("*")):
+            left = await self.containers.adopt(folder)
+            if left:
+                await left.end(Grace())
+        await to_thread.run_sync(lambda: shutil.rmtree(logs, ignore_errors=True))
 
     async def _command(self, argv: tuple[str, ...], tree: Path, folder: Path, number: int) -> None:
         marker = f"{self.plan.run}-setup-{folder.parent.parent.name}-{number}"

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH118, PTH123
 # paths are bytes here, which pathlib does not take
 """Snapshots of a folder that others are working in: byte-exact, incremental, never fatal on content."""
 

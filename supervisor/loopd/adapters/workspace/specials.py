@@ -1,4 +1,3 @@
-# ruff: noqa: PTH118
 # paths are bytes here, which pathlib does not take
 """Sockets, pipes and device nodes beside the files of a tree: git does not see them, so a person is told."""
 

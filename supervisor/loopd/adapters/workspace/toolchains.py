@@ -43,7 +43,8 @@ def needed_folders(
     covered, secret = tuple(hidden), tuple(private)
     home = Path(env.get("HOME", "/nonexistent"))
     found = {path for path in _toolchain_roots(env, home) if _below(path, covered)}
-    waiting = [Path(part) for part in search_path.split(":") if part.startswith("/")]
+    named = [part for part in search_path.split(":") if part.startswith("/")]
+    waiting = [Path(part) for part in (*named, *map(os.path.realpath, named))]
     seen: set[Path] = set()
     while waiting:
         folder = waiting.pop()

@@ -36,11 +36,13 @@ def sandbox(
     host: Mapping[str, str],
 ) -> Sandbox:
     """A view for programs that work on `tree`. `host`: loopd's own environment, for HOME and toolchains."""
+    host = {**host, "HOME": os.path.realpath(host.get("HOME") or "/nonexistent")}
     hidden = _hidden(plan, host)
     private = (plan.root, plan.state, *plan.hide)
     binds = [Bind(path, path) for path in needed_folders(plan.search_path, hidden, host, private)]
     binds += [Bind(Path("/dev/null"), path) for bind in list(binds) for path in _secrets(bind.source)]
-    binds += [Bind(path, path) for path in plan.mounts]
+    baseline = plan.state / "baseline"  # for verifiers that compare; whole only between two checks
+    binds += [Bind(path, path) for path in (*plan.mounts, baseline) if path.exists() and path != tree]
     for place in dict.fromkeys(seen_at):
         binds.append(Bind(tree, place, writable=True))
         binds += _read_only(tree, place, read_only)
@@ -49,7 +51,7 @@ def sandbox(
 
 def _hidden(plan: WorkspacePlan, host: Mapping[str, str]) -> tuple[Path, ...]:
     """Folders and sockets, outer ones first: one inside another must be made after it."""
-    home = Path(host.get("HOME") or "/nonexistent")
+    home = Path(host["HOME"])
     places = [Path("/tmp"), Path("/var/tmp"), home, plan.state, *plan.hide, *map(Path, _SOCKETS)]
     agent = host.get("SSH_AUTH_SOCK", "")
     places += [Path(agent)] if agent.startswith("/") else []

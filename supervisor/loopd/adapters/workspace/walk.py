@@ -1,4 +1,3 @@
-# ruff: noqa: PTH115, PTH123
 # a path object for each of thousands of files is what a second look must not cost
 """A folder's content by walking it: no git, no program; the price of a second look is one stat a file."""
 

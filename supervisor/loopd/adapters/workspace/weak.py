@@ -18,7 +18,7 @@ from loopd.adapters.workspace.prepared import remove_tree
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Difference, Entry
 from loopd.adapters.workspace.walk import Files, Walker, tree_id
 from loopd.adapters.workspace.writing import FileContent, put, take_out
-from loopd.domain.errors import StateError, UsageError
+from loopd.domain.errors import UsageError
 from loopd.domain.runner_settings import is_judged_by_settings, settings_kept
 from loopd.domain.scope import Change, is_pinned
 from loopd.ports.processes import Containers

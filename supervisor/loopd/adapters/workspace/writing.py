@@ -1,4 +1,3 @@
-# ruff: noqa: PTH123
 # everything goes through descriptors of folders, which pathlib does not know
 """Single files put into, or taken out of, a folder whose links cannot be trusted.
 
