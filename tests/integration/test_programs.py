@@ -106,9 +106,7 @@ async def test_a_program_over_its_time_is_killed_with_its_group(tmp_path: Path) 
 async def test_a_cancelled_program_is_killed(tmp_path: Path) -> None:
     """Cancelling waits until it is gone."""
     with anyio.move_on_after(0.3):
-        await run_program(
-            ["sh", "-c", "echo $$ >pid; sleep 678"], cwd=tmp_path, env=ENV, stdin=None, timeout_s=60
-        )
+        await run_program(["sh", "-c", "echo $$ >pid; sleep 678"], cwd=tmp_path, env=ENV, stdin=None, timeout_s=60)
     pid = int((tmp_path / "pid").read_text())
     await eventually(lambda: _gone(pid))
 
