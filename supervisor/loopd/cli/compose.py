@@ -38,7 +38,6 @@ from loopd.ports.processes import Containers, Containment
 from loopd.ports.store import RunEntry
 from loopd.ports.workspace import Workspace
 
-
 PUBLISH_S = 0.2  # between two looks that status tools can take, while quick events follow each other
 OF_MANY = frozenset({"attempt.reserved", "attempt.ended", "attempt.captured", "verdict", "attempt.assessed"})
 

@@ -36,7 +36,7 @@ class Output:
     def read(self) -> bool:
         """Take in new lines; whether there were any."""
         if not self._reader.listens:
-            return any([file.grew() for file in self._files])
+            return any(file.grew() for file in self._files)
         moved = False
         for file in self._files:
             while lines := file.read():
