@@ -40,13 +40,10 @@ def test_conf_3_nan_and_infinity_are_no_budget(project: Project, value: str) -> 
 
 WRONG = [
     ["--max-turn", "3"],
-    ["--max-turns=3"],
+    ["--max-turns="],
     ["--attempts="],
     ["-n"],
-    ["-n", "3"],
     ["other.yaml"],
-    ["goal.yaml"],
-    ["--ATTEMPTS", "3"],
     ["—attempts", "3"],
 ]
 

@@ -42,8 +42,9 @@ def test_prom_1_three_megabytes_of_output_and_a_prompt_by_argument(project: Proj
     assert (project.run_folders()[-1] / "checks" / "0001-check-1" / "stdout.log").stat().st_size > 3_000_000
 
 
-@pytest.mark.parametrize("first", ["---", "-p", "--help", "-"])
-@pytest.mark.parametrize("way", ["argument", "file", "stdin"])
+@pytest.mark.parametrize(
+    ("way", "first"), [("argument", "---"), ("argument", "--help"), ("file", "-p"), ("stdin", "-")]
+)
 def test_prom_2_a_prompt_is_never_taken_for_an_option(project: Project, way: str, first: str) -> None:
     """The objective begins like an option and the agent uses getopts: it starts, and reads the objective."""
     read = {"argument": 'printf %s "$1"', "file": 'cat "$1"', "stdin": "cat"}[way]

@@ -130,7 +130,7 @@ def test_tree_5_an_agent_of_a_dead_loopd_is_adopted_or_ended(project: Project) -
     script = 'echo $$ >> "$NOTES/agents"; trap "" TERM HUP\nwhile [ ! -f "$NOTES/go" ]; do sleep 0.05; done\n'
     project = prepare(project, script + "echo done > out.txt\n", more="budget: {attempt: {time: 60s}}")
     with ended(project.start("run", "goal.yaml")) as first:
-        wait_for(lambda: told(project, "agents"))
+        wait_for(lambda: told(project, "agents") and project.of_kind("attempt.started"))
         first.send_signal(signal.SIGKILL)
         first.wait()
     with ended(project.start("run", "goal.yaml")) as second:

@@ -235,7 +235,5 @@ def _ignores_all(path: bytes) -> bool:
 
 def _raise_unless_about_content(done: Completed) -> None:
     words = done.stderr.decode(errors="backslashreplace")
-    if not any(
-        sign in words for sign in ("Unable to process path", "Unable to process file", "Invalid path")
-    ):
+    if not any(sign in words for sign in ("Unable to process path", "Unable to process file", "Invalid path")):
         raise GitError(f"git update-index failed: {words.strip()}")
