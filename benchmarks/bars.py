@@ -40,6 +40,7 @@ BARS: dict[str, Bar] = {
     "G5": Bar("CPU of run to preflight's first verifier / bare interpreter", "x", 40, 20),
     "G6": Bar("peak memory after 200 attempts / bare interpreter", "x", 5, 4),
     "G6 growth": Bar("memory growth from attempt 100 to attempt 1000", "MB", 10, 10),
+    "G6 output": Bar("memory growth by much output", "MB", 10, 4),
     "G7": Bar("CPU per MB of captured output / cat >> file", "x", 5, 3),
     "G8 memory": Bar("memory growth by a 64 MiB line with NULs and bad UTF-8", "MB", 16, 16, ratio=False),
     "G8 lost": Bar("bytes lost of it", "bytes", 0, 0, ratio=False),

@@ -43,6 +43,7 @@ class Sizes:
 
     few: int = 10  # attempts of the short run; start-up cancels in (many - few)
     many: int = 110
+    slow_rounds: int = 3  # of trials that take many seconds
     is_full: bool = True  # cases that take minutes are run
     memory: tuple[int, int] = (100, 1000)  # attempts of the two runs whose memory is compared
     files: int = 5000
@@ -58,7 +59,9 @@ class Sizes:
     peer_many: int = 13
 
 
-SMOKE = Sizes(many=60, is_full=False, output_mb=48, idle_s=5.0, trees=20, kills=5, events=500, peer_many=6)
+SMOKE = Sizes(
+    many=60, slow_rounds=1, is_full=False, output_mb=48, idle_s=5.0, trees=20, kills=5, events=500, peer_many=6
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def main() -> int:
             meter.prove()
             sizes = SMOKE if words.smoke else Sizes()
             bench = Bench(command(words.loopd), Path(scratch), meter, sizes, find_peer(words.peer, words.smoke))
-            families = [FAMILIES[name] for name in words.only or FAMILIES]
+            families = [FAMILIES[name] for name in chosen(words.only)]
             samples, errors = measure(bench, families, words.rounds or (3 if words.smoke else 5), words.seed)
             return conclude(bench, families, samples, errors, words, load_before)
         finally:
@@ -57,6 +57,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=HERE, help="where RESULTS.md and results.json go")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000, help="of the order in each round")
     return parser.parse_args()
+
+
+def chosen(only: Sequence[str] | None) -> Sequence[str]:
+    """The families to run; the peer is compared with what two others measure."""
+    if only and "peer" in only:
+        return list(dict.fromkeys(["attempts", "startup", *only]))
+    return only or list(FAMILIES)
 
 
 def command(text: str) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def trials(bench: Bench) -> Iterator[Trial]:
     yield Trial(BASH_AGAIN, lambda: _per_attempt(bench, _bash, few, many))
     yield Trial(LOOPD, lambda: _per_attempt(bench, _loopd, few, many))
     yield Trial(PYTHON, lambda: _bare(bench))
-    yield Trial(GAPS, lambda: _gaps(bench))
+    yield Trial(GAPS, lambda: _gaps(bench), rounds=bench.sizes.slow_rounds)
     if bench.sizes.is_full:
         yield Trial(GIT, lambda: _git(bench), rounds=3)
         yield Trial(

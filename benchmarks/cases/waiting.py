@@ -18,8 +18,8 @@ while process.poll() is None:
 
 def trials(bench: Bench) -> Iterator[Trial]:
     """Each waits long and hardly at all; the difference is the waiting."""
-    yield Trial(POLL, lambda: _poll(bench), rounds=2)
-    yield Trial(LOOPD, lambda: _loopd(bench), rounds=2)
+    yield Trial(POLL, lambda: _poll(bench), rounds=bench.sizes.slow_rounds)
+    yield Trial(LOOPD, lambda: _loopd(bench), rounds=bench.sizes.slow_rounds)
 
 
 def figures(bench: Bench, samples: Samples) -> Iterator[Figure]:

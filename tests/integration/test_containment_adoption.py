@@ -161,7 +161,7 @@ async def test_a_tree_without_shim_is_found_by_its_marker_after_a_restart(tmp_pa
     cleared = await adopted.end(QUICK)
     assert cleared.exit.lost
     assert cleared.survivors == ()
-    assert procfs.marked("LOOPD_MARKER", made.marker) == []
+    assert list(procfs.marked("LOOPD_MARKER", made.marker)) == []
 
 
 async def test_a_shim_killed_before_its_record_may_have_launched_and_is_lost(tmp_path: Path) -> None:

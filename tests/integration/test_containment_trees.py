@@ -25,7 +25,7 @@ from containers_under_test import (
 from loopd.adapters.containment import nursery
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.records import read_record
-from loopd.ports.processes import Containment, ProcessSpec
+from loopd.ports.processes import Containment, Grace, ProcessSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +156,19 @@ async def test_a_cgroup_or_a_namespace_holds_even_a_mover_in_a_new_session_at_ea
         assert (await made.end(AT_ONCE)).survivors == ()
         assert still_alive(log) == set()
         log.unlink()
+    containers.close()
+
+
+async def test_the_subreaper_never_calls_a_container_empty_that_is_not(tmp_path: Path) -> None:
+    """What it cannot hold, a mover in a new session at each hop, is a survivor; nothing is claimed."""
+    containers, log = OwnedContainers(containment=Containment.SUBREAPER), tmp_path / "log"
+    script = "for _ in range(3): child(restless_mover, LOG, time.monotonic() + 3)\nlinger(UNTIL)"
+    made = await containers.start(hostile(tmp_path, script, log))
+    await grown(log, 60)
+    cleared = await made.end(Grace(first="SIGKILL", sweep_s=0.3))
+    assert cleared.survivors or still_alive(log) == set()
+    assert (await made.end(AT_ONCE)).survivors == ()
+    assert still_alive(log) == set()
     containers.close()
 
 

@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from fakes import FakeClock
-from loopd.adapters.ledger import open_ledger, read_ledger, read_since_snapshot, verify_all
+from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger, read_since_snapshot, verify_all
 from loopd.adapters.state import RunFolder
 from loopd.domain.errors import BusyError, StateError
 from loopd.ports.ledger import Event
@@ -269,6 +271,47 @@ def test_a_limit_in_the_middle_of_a_line_leaves_no_half_line_and_stops_the_ledge
         with pytest.raises(StateError):
             ledger.append("note", {})
     assert reopened(folder) == events
+
+
+class Interrupted(BaseException):
+    """What Ctrl-C raises, wherever the interpreter happens to be."""
+
+
+def append_interrupted_at(ledger: FileLedger, step: int) -> bool:
+    """Append, with an exception before the line number `step` that is executed in the ledger; whether there was one."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal steps
+        if not frame.f_code.co_filename.endswith("adapters/ledger.py"):
+            return None
+        if event == "line":
+            steps += 1
+            if steps == step:
+                raise Interrupted
+        return trace
+
+    sys.settrace(trace)
+    try:
+        ledger.append("note", {"step": step})
+        return False
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(None)
+
+
+def test_an_exception_at_any_line_of_an_append_leaves_a_chain_that_goes_on(folder: RunFolder) -> None:
+    """Ctrl-C may come between the write and the count of it; the next event must still fit."""
+    with open_ledger(folder, FakeClock()) as ledger:
+        step = 1
+        while append_interrupted_at(ledger, step) and step < 200:
+            ledger.append("note", {"after": step})
+            step += 1
+        last = ledger.last_seq
+    assert step > 10
+    assert [event.seq for event in reopened(folder)] == list(range(1, last + 1))
+    assert {event.data["after"] for event in reopened(folder) if "after" in event.data} == set(range(1, step))
 
 
 @pytest.fixture

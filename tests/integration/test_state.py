@@ -181,7 +181,7 @@ def test_the_check_of_the_chain_that_the_documentation_shows_works_as_it_stands(
 
 def test_requests_of_many_processes_all_arrive_each_with_its_own_number(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, PROGRAMS / "put_requests.py", tmp_path / "requests"]
+    command = [sys.executable, str(PROGRAMS / "put_requests.py"), str(tmp_path / "requests")]
     writers = [subprocess.Popen(command, env=environment) for _ in range(6)]
     assert [writer.wait() for writer in writers] == [0] * 6
     requests = FolderRequests(tmp_path / "requests").peek()

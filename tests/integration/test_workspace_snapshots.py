@@ -260,12 +260,13 @@ async def test_preparing_again_after_a_crash_completes_and_never_repeats(tmp_pat
     assert await again.changed_paths(first.baseline, (await again.snapshot()).tree) == ("calc.py",)
 
 
-async def test_a_lost_index_is_rebuilt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [None, b"torn", b""])
+async def test_a_lost_or_broken_index_is_rebuilt(tmp_path: Path, lost: bytes | None) -> None:
     root = project(tmp_path / "p")
     tools = bench(root, tmp_path / "s")
     baseline = (await tools.open().prepare()).baseline
     for index in (tmp_path / "s/index").iterdir():
-        index.unlink()
+        index.unlink() if lost is None else index.write_bytes(lost)
     again = tools.open()
     await again.prepare()
     assert (await again.snapshot()).tree == baseline

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from typing import Any, Self
 
 from loopd.adapters.atomic import sync_folder, write_fully
@@ -69,7 +68,7 @@ def open_ledger(folder: RunFolder, clock: Clock) -> "FileLedger":
 
 
 class FileLedger:
-    """The ledger port on `ledger.ndjson`. To be closed; a context manager. Any thread may call it."""
+    """The ledger port on `ledger.ndjson`, for one thread. To be closed; a context manager."""
 
     def __init__(
         self, folder: RunFolder, clock: Clock, *, lock: int, fd: int, end: Mark, summary: Summary | None
@@ -82,7 +81,6 @@ class FileLedger:
         self._end = end
         self._summary = summary
         self._failure = ""
-        self._one_at_a_time = Lock()
 
     @property
     def last_seq(self) -> int:
@@ -91,20 +89,18 @@ class FileLedger:
 
     def append(self, kind: str, data: Mapping[str, Any], *, durable: bool = True) -> Event:
         """See the port. After a failure every further append fails: what the disk holds is then in doubt."""
-        with self._one_at_a_time:
-            if self._failure:
-                raise StateError(self._failure)
-            return self._write(kind, data, durable=durable)
+        if self._failure:
+            raise StateError(self._failure)
+        return self._write(kind, data, durable=durable)
 
     def write_last_record(self, kind: str, data: Mapping[str, Any]) -> Event:
         """Append the end of the run, durably, although an append failed: the reserve is given back first.
 
         Raises `StateError` when even that does not help.
         """
-        with self._one_at_a_time:
-            with suppress(OSError):
-                self._folder.reserve.unlink()
-            return self._write(kind, data, durable=True)
+        with suppress(OSError):
+            self._folder.reserve.unlink()
+        return self._write(kind, data, durable=True)
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """See the port; ends with the event that was the newest at the first step."""
@@ -151,16 +147,16 @@ class FileLedger:
         line, after = seal(compose(seq, at, kind, text), self._end)
         # What a reader will see (a tuple comes back as a list), and no alias of the caller's mapping.
         event = Event(seq, at, kind, json.loads(text))
-        self._put(line, durable=durable)
-        self._end = after
+        self._put(line, after, durable=durable)
         return event
 
-    def _put(self, line: bytes, *, durable: bool) -> None:
+    def _put(self, line: bytes, after: Mark, *, durable: bool) -> None:
         try:
             write_fully(self._fd, line)
             if durable:
                 os.fdatasync(self._fd)
-        except BaseException as error:  # a signal's exception too: half a line must not stay in the way of the next
+            self._end = after
+        except BaseException as error:  # a signal's exception too: what is not counted must not stay in the file
             with suppress(OSError):
                 os.ftruncate(self._fd, self._end.offset)
             if not isinstance(error, OSError):

@@ -23,5 +23,8 @@ async def _listen(run: Run) -> Ending:
     with anyio.open_signal_receiver(*LEAVING) as signals:
         async for number in signals:
             again = bool(run.signal)
-            run.interrupt(signal.Signals(number).name, at_once=again or number is not signal.SIGINT)
+            at_once = again or number is not signal.SIGINT
+            name = signal.Signals(number).name
+            run.note("interrupt.asked", durable=False, signal=name, at_once=at_once)
+            run.interrupt(name, at_once=at_once)
     raise AssertionError("the signals ended")

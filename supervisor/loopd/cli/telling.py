@@ -96,6 +96,12 @@ def _started(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     return f"run {record.run} {'goes on' if data.get('resumed') else 'starts'}"
 
 
+def _asked(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
+    if data.get("at_once"):
+        return [Line(f"{data['signal']}: leaving now; what is at work is ended first", "warn")]
+    return [Line("leaving when this attempt is judged; Ctrl-C once more leaves now", "warn")]
+
+
 def _prepared(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     setup = f", setup {span(data['setup_s'])}" if data.get("setup_s", 0) >= 1 else ""
     agent = f"; agent: {data['agent']}" if data.get("agent") else ""
@@ -229,6 +235,7 @@ def _next(teller: Teller, record: Record) -> str:
 _SAYINGS: Mapping[str, Callable[[Teller, Record, Mapping[str, Any]], Said]] = {
     "run.opened": _opened,
     "run.started": _started,
+    "interrupt.asked": _asked,
     "tree.prepared": _prepared,
     "baseline.verdict": _baseline,
     "preflight.passed": _preflight,

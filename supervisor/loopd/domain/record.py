@@ -37,6 +37,10 @@ class Step(StrEnum):
     OVER = "over"
 
 
+# Where an amended run measures the baseline first; an agent at work, and its capture, are seen to their end before.
+MEASURED_ANEW = frozenset({Step.LAUNCH, Step.VERIFY, Step.DECIDE, Step.WAIT})
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A run as its ledger tells it. Bounded: it does not grow with the number of attempts."""
@@ -209,7 +213,8 @@ def _captured(record: Record, data: Mapping[str, Any], at: str) -> Record:
         unproven=tuple(data.get("unproven", ())),
         tampered=data.get("tampered", ""),
     )
-    return replace(record, step=Step.VERIFY, current=current, last_after=data["workspace"])
+    step = Step.VERIFY if record.baseline_verdicts else Step.PREFLIGHT  # amended while the agent was at work
+    return replace(record, step=step, current=current, last_after=data["workspace"])
 
 
 def _verdict(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -331,6 +336,7 @@ def _amended(record: Record, data: Mapping[str, Any], at: str) -> Record:
         baseline_verdicts={},
         stable_tests={},
         best=None,
+        step=Step.PREFLIGHT if record.step in MEASURED_ANEW else record.step,
         recent=tuple(replace(summary, tree="") for summary in record.recent),  # told, but not verdicts to reuse
         resume_at=Step.PREFLIGHT,
     )

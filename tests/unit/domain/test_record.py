@@ -386,6 +386,18 @@ def test_an_amended_contract_is_measured_anew_and_no_earlier_verdict_counts_for_
     assert (record.base, record.last_after) == ("tree0+owner", "tree1")
 
 
+AMENDED = ("owner.amended", {"contract_digest": "d2", "allowance": dump_value(Allowance(attempts=9, time_s=9.0))})
+
+
+@pytest.mark.parametrize("before", [[*READY], [*AT_WORK, ENDED, CAPTURED], ASSESSED_ONCE, [*AT_WORK, ENDED]])
+def test_a_run_that_is_amended_while_it_is_interrupted_measures_the_baseline_first(before: Events) -> None:
+    """No verdict of the new contract is ever compared with a baseline that nobody measured."""
+    record = fold(*before, ("run.interrupted", {"signal": "SIGINT"}), AMENDED, STARTED)
+    if record.step is Step.CAPTURE:
+        record = fold(CAPTURED, record=record)
+    assert record.step is Step.PREFLIGHT
+
+
 def test_time_only_ever_grows_whatever_the_order_of_processes() -> None:
     record = fold(OPENED, ("anything", {"elapsed_s": 7.0}), ("anything", {"elapsed_s": 3.0}))
     assert record.spent.time_s == 7.0

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from loopd.adapters.containment import channel, procfs, shim
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -89,6 +90,7 @@ def serve(control: int) -> NoReturn:
 
 
 def _bear(supervisor: int, control: int) -> None:
+    helper = os.getpid()
     try:
         pid = os.fork()
     except OSError as error:
@@ -99,6 +101,9 @@ def _bear(supervisor: int, control: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _name("loopd-shim")
         _become_subreaper()
+        _libc.prctl(_PR_SET_PDEATHSIG, shim.ORPHANED, 0, 0, 0)
+        if os.getppid() != helper:
+            os.kill(os.getpid(), shim.ORPHANED)  # blocked, so it waits until it is asked for
         shim.run(supervisor)
 
 

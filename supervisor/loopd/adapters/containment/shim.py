@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from loopd.adapters.containment import channel, procfs, records
 
 DISMISS = signal.SIGUSR1  # from the supervisor: everything is empty, reap and leave
+ORPHANED = signal.SIGUSR2  # from the kernel: the helper, and so the supervisor, is gone
 
 _MANY_ZOMBIES = 256
 _KEPT_ZOMBIES = 32
@@ -192,14 +193,21 @@ def _undo(request: Request) -> None:
 
 
 def _stay(folder: str, main: int, at_s: float) -> NoReturn:
-    """Record how the main process leaves, then hold its orphans until dismissed; asleep otherwise."""
+    """Record how the main process leaves, then hold its orphans until dismissed; asleep otherwise.
+
+    Without a supervisor nobody dismisses: then there is nothing to wait for once the last process has left.
+    """
     gone = os.pidfd_open(main)
-    recorded = False
-    while signal.sigwait({signal.SIGCHLD, DISMISS}) != DISMISS:
+    recorded = orphaned = False
+    while (told := signal.sigwait({signal.SIGCHLD, DISMISS, ORPHANED})) != DISMISS:
+        orphaned = orphaned or told == ORPHANED
         if not recorded and (left := os.waitid(os.P_PID, main, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
             records.write_record(folder, records.EXIT, _exit_record(left, at_s))
             recorded = True
-            continue
+            if not orphaned:
+                continue
+        if recorded and orphaned and not _any_alive():
+            break
         _trim(main)
         if not recorded:
             select.select([gone], [], [], _TRIM_PAUSE_S)
@@ -207,6 +215,11 @@ def _stay(folder: str, main: int, at_s: float) -> NoReturn:
             break
     _reap_all()
     os._exit(0)
+
+
+def _any_alive() -> bool:
+    children = (procfs.read_process(pid) for pid in _children(os.getpid()))
+    return any(child is not None and child.alive for child in children)
 
 
 def _exit_record(left: os.waitid_result, at_s: float) -> records.Record:

@@ -9,6 +9,7 @@ container's behalf elsewhere or has lost its shim.
 
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from loopd.domain.attempt import Ended
 MARKER = "LOOPD_MARKER"
 
 _MOST_NAMED = 100  # a program that keeps moving would fill the ledger otherwise
+_MOVER = "(a process that kept moving)"
 _EAGER_LOOKS = 50
 _PAUSE_S = 0.01
 _CALM = 2
@@ -48,10 +50,11 @@ async def clear(held: Launched, within_s: float) -> tuple[tuple[Ended, ...], tup
     deadline = anyio.current_time() + within_s
     while sweep.calm < (_CALM if procfs.is_alive(held.shim) else _CALM_WITHOUT_SHIM):
         alive = _strike(sweep)
-        if alive and anyio.current_time() > deadline:
+        if sweep.calm == 0 and anyio.current_time() > deadline:
             survivors = {process.identity: _named(process) for process in alive}
-            return tuple(e for i, e in sweep.ended.items() if i not in survivors), tuple(survivors.values())
-        await anyio.sleep(_PAUSE_S if alive and sweep.looks > _EAGER_LOOKS else 0)
+            ended = tuple(e for i, e in sweep.ended.items() if i not in survivors)
+            return ended, tuple(survivors.values()) or (Ended(0, _MOVER),)
+        await anyio.sleep(_PAUSE_S if sweep.looks > _EAGER_LOOKS else 0)
     return tuple(sweep.ended.values()), ()
 
 
@@ -62,18 +65,18 @@ def belonging(held: Launched, *, by_marker: bool = False, brief: bool = True) ->
     `brief`: empty at once when nothing below the shim is alive, without a walk over all processes.
     """
     sheltered = procfs.is_alive(held.shim)
-    roots = set(cgroup.members(held.cgroup) if held.cgroup else ())
+    roots = _read(cgroup.members(held.cgroup) if held.cgroup else ())
     if by_marker or not sheltered:
-        roots.update(procfs.marked(MARKER, held.marker))
+        roots |= _read(procfs.marked(MARKER, held.marker))
     if brief and sheltered and not roots and _only_zombies(held.shim.pid):
         return []
     if not sheltered:
-        roots.update(_orphans(held))
+        roots |= _orphans(held)
     table = procfs.process_table()
     known = {i for i in (held.main, held.init, held.agent) if i is not None}
-    roots = {pid for pid in roots if pid in table} | {i.pid for i in known if _is_in(table, i)}
+    roots |= {identity.pid: table[identity.pid] for identity in known if _is_in(table, identity)}
     below = procfs.descendants([*roots, *([held.shim.pid] if sheltered else [])], table)
-    return list({process.pid: process for process in [*(table[pid] for pid in roots), *below]}.values())
+    return list((roots | {process.pid: process for process in below}).values())
 
 
 def used_ticks(held: Launched) -> int:
@@ -100,7 +103,7 @@ def _strike(sweep: _Sweep) -> list[Process]:
         if lived and _is_stray(held, process) and len(sweep.ended) < _MOST_NAMED:
             sweep.ended.setdefault(process.identity, _named(process))
     if _keeps_its_namespace(held, alive) and not sweep.ended and held.init:
-        sweep.ended[held.init] = Ended(held.init.pid, "(a process that kept moving)")
+        sweep.ended[held.init] = Ended(held.init.pid, _MOVER)
     sweep.calm = 0 if alive or not seen <= sweep.seen else sweep.calm + 1
     sweep.looks += 1
     sweep.seen |= seen
@@ -135,17 +138,25 @@ def _only_zombies(shim: int) -> bool:
     return not any(p is None or p.alive for p in processes) and procfs.children_of(shim) == children
 
 
-def _orphans(held: Launched) -> list[int]:
+def _read(found: Iterable[int]) -> dict[int, Process]:
+    """Each process as it is in the moment it is found: a mover is gone a moment later, but its group is
+    known.
+    """
+    return {pid: process for pid in found if (process := procfs.read_process(pid)) is not None}
+
+
+def _orphans(held: Launched) -> dict[int, Process]:
     """Processes that a killed shim has left to the spawning helper and that bear no other container's marker.
 
     Shims and the helper share one command line, as none of them has executed anything.
     """
     helper = held.helper
     if helper is None or not procfs.is_alive(helper):
-        return []
+        return {}
     own = procfs.command_line(helper.pid)
-    found = [pid for pid in procfs.children_of(helper.pid) or () if procfs.command_line(pid) != own]
-    return [pid for pid in found if procfs.variable(pid, MARKER) in (None, held.marker)]
+    found = _read(procfs.children_of(helper.pid) or ())
+    strange = {pid: process for pid, process in found.items() if procfs.command_line(pid) != own}
+    return {pid: p for pid, p in strange.items() if procfs.variable(pid, MARKER) in (None, held.marker)}
 
 
 def _is_in(table: dict[int, Process], identity: Identity) -> bool:

@@ -117,20 +117,23 @@ class CleanWorkspace:
         return tuple(change.path for change in await self._store.differences(old, new))
 
     async def write_tree(self, tree: TreeId, *, expected: TreeId | None) -> tuple[str, ...]:
-        """See the port."""
-        now = (await self.snapshot()).tree
-        changes = {change.path: change for change in await self._store.differences(now, tree)}
+        """See the port. In a clone it is the owner's tree that is written, and compared file by file."""
+        inplace = self._plan.isolation == "inplace"
+        base = expected or ((await self.snapshot()).tree if inplace else self._open.record.baseline)
+        found = await self._store.differences(base, tree)
+        old = await _contents(self._store, {change.path: change.old for change in found})
+        new = await _contents(self._store, {change.path: change.new for change in found})
+        owners = self.root if inplace else self._plan.root
+        there = {path: found_at(owners, path) for path in new}
         if expected is not None:
-            differing = {change.path for change in await self._store.differences(expected, now)}
-            refuse_conflicts(sorted(differing & changes.keys()))
-        contents = await _contents(self._store, {path: change.new for path, change in changes.items()})
-        displaced = self._plan.state / "displaced"
-        for path in sorted(changes, key=lambda name: (contents[name] is not None, name)):
-            content = contents[path]
+            refuse_conflicts(sorted(path for path in new if there[path] not in (old[path], new[path])))
+        changes = [path for path in new if there[path] != new[path]]
+        for path in sorted(changes, key=lambda name: (new[name] is not None, name)):
+            content = new[path]
             if content is None:
-                take_out(self.root, path, prune=True)
+                take_out(owners, path, prune=True)
             else:
-                put(self.root, path, content, displaced)
+                put(owners, path, content, self._plan.state / "displaced")
         return tuple(sorted(changes))
 
     async def commit(self, tree: TreeId, branch: str, message: str) -> str:

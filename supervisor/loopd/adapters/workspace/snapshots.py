@@ -25,7 +25,15 @@ class Snapshots:
     git process left by a dead predecessor can be in the way.
     """
 
-    def __init__(self, store: Store, root: Path, index: Path, exclude: Path, tracked: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        root: Path,
+        index: Path,
+        exclude: Path,
+        tracked: Iterable[str] = (),
+        fallback: TreeId | None = None,
+    ) -> None:
         self._store = store
         self._git = store.git.at(work_tree=root, index=index)
         self._root = raw(str(root))
@@ -36,6 +44,7 @@ class Snapshots:
         self._doubts = index.with_name("doubts")  # on the disk, since an agent may outlive this process
         self._suspects = set(fields(self._doubts.read_bytes())) if self._doubts.exists() else set()
         self._tree: TreeId | None = None
+        self._fallback = fallback
         self._specials = Specials(self._root)
         self._one_at_a_time = anyio.Lock()
 
@@ -43,23 +52,35 @@ class Snapshots:
         """The folder now. `first`: paths that count although an ignore rule covers them."""
         async with self._one_at_a_time:
             os.makedirs(self._root, exist_ok=True)  # an agent may have removed the folder itself
-            self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
-            await self._doubt_again()
-            listed = [*await self._listed(), *(raw(path) for path in first), *self._back_again()]
-            if self._tree is None:
-                self._specials.know(fields(await self._git("ls-files", "-z", "-c")))
-            known, self._tree = self._tree, None  # stays so when this is cancelled half-way
-            left_out = await self._update(listed)
-            if known is None or len(listed) > len(left_out):
-                self._specials.know(listed)
-                known = (await self._git("write-tree")).decode().strip()
-            self._tree = known
-            left_out |= self._specials.found()
-            return Snapshot(self._tree, tuple(sorted({text(path) for path in left_out})))
+            try:
+                return await self._taken([raw(path) for path in first])
+            except GitError:  # the index, or an object it relies on, did not survive a power loss
+                if self._fallback is None:
+                    raise
+                await self.start_anew()
+                return await self._taken([])
 
-    async def start_from(self, tree: TreeId) -> None:
-        """Fill a lost index; the next snapshot reads every file again."""
-        await self._git("read-tree", tree)
+    async def start_anew(self) -> None:
+        """Fill a lost or broken index; the next snapshot reads every file again."""
+        self._index.unlink(missing_ok=True)
+        self._tree = None
+        self._missing = set(self._tracked)
+        await self._git("read-tree", self._fallback or "--empty")
+
+    async def _taken(self, first: list[bytes]) -> Snapshot:
+        self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
+        await self._doubt_again()
+        listed = [*await self._listed(), *first, *self._back_again()]
+        if self._tree is None:
+            self._specials.know(fields(await self._git("ls-files", "-z", "-c")))
+        known, self._tree = self._tree, None  # stays so when this is cancelled half-way
+        left_out = await self._update(listed)
+        if known is None or len(listed) > len(left_out):
+            self._specials.know(listed)
+            known = (await self._git("write-tree")).decode().strip()
+        self._tree = known
+        left_out |= self._specials.found()
+        return Snapshot(known, tuple(sorted({text(path) for path in left_out})))
 
     async def _listed(self) -> list[bytes]:
         """Paths that are new or whose stat data differs, with nested repositories opened."""
