@@ -103,7 +103,9 @@ class MemoryStore:
     def hold(self, workspace: Path, run: str, pid: int, pid_start: int) -> RunEntry | None:
         real = workspace.resolve()
         for held, holder in list(self._holds.items()):
-            if holder == (run, pid, pid_start) or not (held.is_relative_to(real) or real.is_relative_to(held)):
+            passed_on = held == real and holder[1:] == (pid, pid_start)
+            ours = passed_on or holder == (run, pid, pid_start)
+            if ours or not (held.is_relative_to(real) or real.is_relative_to(held)):
                 continue
             if self._alive(*holder[1:]):
                 known = self._runs.get(holder[0]) or RunEntry(

@@ -184,3 +184,15 @@ def test_a_released_workspace_is_free_and_only_its_holder_can_release_it(
     assert store.hold(tmp_path, "goal-bbbb", ME, MY_START) is not None
     store.release(tmp_path, "goal-aaaa")
     assert store.hold(tmp_path, "goal-bbbb", ME, MY_START) is None
+
+
+def test_state_5_a_process_passes_its_own_hold_on_to_the_run_it_starts(store: Store, tmp_path: Path) -> None:
+    """From before a run exists until it holds the tree, nobody else gets in, and there is one hold to release."""
+    assert store.hold(tmp_path, "start-1", ME, MY_START) is None
+    assert store.hold(tmp_path, "goal-aaaa", ME, MY_START) is None
+    store.release(tmp_path, "start-1")  # no longer the name of the hold
+    holder = store.hold(tmp_path, "goal-bbbb", 1, start_time(1) or 0)
+    assert holder is not None
+    assert holder.run == "goal-aaaa"
+    store.release(tmp_path, "goal-aaaa")
+    assert store.hold(tmp_path, "goal-bbbb", 1, start_time(1) or 0) is None

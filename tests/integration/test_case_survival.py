@@ -64,11 +64,8 @@ def assert_nothing_was_lost_or_repeated(project: Project) -> None:
     wait_for(lambda: not leftovers(project))
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_j2_killed_at_every_ledger_write(project: Project, when: str) -> None:
-    """SIGKILL right before, or right after, every single write of a run of five attempts: the same end."""
-    project = five_attempts(project)
+def killed_at_every_write(project: Project, when: str) -> int:
+    """The status of the first process that was not killed."""
     kills = notes(project) / "kills"
     with (notes(project) / "output").open("w") as output:
         done = subprocess.run(
@@ -81,7 +78,15 @@ def test_j2_killed_at_every_ledger_write(project: Project, when: str) -> None:
             timeout=280,
             check=False,
         )
-    assert done.returncode == 0, told(project, "output")[-3000:]
+    return done.returncode
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_j2_killed_at_every_ledger_write(project: Project, when: str) -> None:
+    """SIGKILL right before, or right after, every single write of a run of five attempts: the same end."""
+    project = five_attempts(project)
+    assert killed_at_every_write(project, when) == 0, told(project, "output")[-3000:]
     killed = told(project, "kills").splitlines()
     # Every write of an undisturbed run is among them, and more: those of going on.
     assert {"run.opened", "run.started", "tree.prepared", "preflight.passed", "delivered", "run.ended"} <= set(killed)
@@ -91,6 +96,19 @@ def test_j2_killed_at_every_ledger_write(project: Project, when: str) -> None:
         for name in (*begins, *goes_on):
             assert any(line.startswith(name) for line in killed), name
     assert_nothing_was_lost_or_repeated(project)
+
+
+@pytest.mark.timeout(300)
+def test_j2_killed_at_every_write_an_exhausted_run_ends_once(project: Project) -> None:
+    """Killed between the end and its being told, a run is told as it ended: not reopened, and none is begun anew."""
+    project = prepare(project, 'touch "part$N"\n', checks=["false"], more="budget: {attempts: 1}")
+    assert killed_at_every_write(project, "after") == 1, told(project, "output")[-3000:]
+    assert "run.ended" in told(project, "kills").splitlines()
+    assert len(project.run_folders()) == 1
+    assert launches(project) == 1
+    assert project.of_kind("run.reopened") == []
+    assert [data["state"] for data in project.of_kind("run.ended")] == ["exhausted"]
+    assert json.loads(project.loopd("status", "last", "--json").out)["state"] == "exhausted"
 
 
 @pytest.mark.chaos

@@ -6,9 +6,9 @@ from dataclasses import replace
 from loopd.domain.attempt import Outcome
 from loopd.domain.budget import Allowance, Reserve, Spent
 from loopd.domain.progress import Score
-from loopd.domain.record import Current, Record, Summary
+from loopd.domain.record import Current, Record, Step, Summary
 from loopd.domain.run import State
-from loopd.domain.status import status
+from loopd.domain.status import standing, status
 from loopd.domain.verdict import Status, Verdict
 
 RED = Verdict("tests", Status.FAIL, summary="3 failed")
@@ -77,3 +77,13 @@ def test_bud_4_what_is_used_is_shown_once_and_rounded_for_people() -> None:
 
 def test_a_status_is_json() -> None:
     assert json.loads(json.dumps(look(AT_WORK))) == look(AT_WORK)
+
+
+def test_j2_a_decided_end_counts_once_it_is_recorded() -> None:
+    """Between the decision and `run.ended` a run is still at work: a crash there must leave it open to resume."""
+    decided = replace(AT_WORK, state=State.MET, step=Step.CLOSE)
+    assert standing(decided) is State.RUNNING
+    assert look(decided)["state"] == "running"
+    over = replace(decided, step=Step.OVER)
+    assert standing(over) is State.MET
+    assert look(over)["state"] == "met"
