@@ -97,7 +97,7 @@ async def test_the_helper_and_the_shim_hold_nothing_of_the_supervisor(tmp_path: 
     await made.end(AT_ONCE)
     here.close()
     there.close()
-    helper.close()
+    containers.close()
     await eventually(lambda: not Path(f"/proc/{shim}").exists())
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from containers_under_test import (
 )
 from loopd.adapters.containment import nursery
 from loopd.adapters.containment.containers import OwnedContainers
+from loopd.adapters.containment.procfs import read_process
 from loopd.adapters.containment.records import read_record
 from loopd.ports.processes import Containment, Grace, ProcessSpec
 
@@ -44,10 +46,24 @@ def containers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Owned
     """One means after the other; fails when a test leaves a process, a shim or a cgroup behind."""
     made = OwnedContainers(nursery.spawn(), request.param)
     yield made
-    assert held_by(helper_of(made)) == []
-    records = [read_record(str(file.parent), "started") for file in tmp_path.glob("*/started")]
+    resting = held_by(helper_of(made))
+    assert all(held_by(shim) == [] for shim in resting)
+    over = [*tmp_path.glob("*/started"), *tmp_path.glob("*/cleared")]
+    records = [read_record(str(file.parent), file.name) for file in over]
     assert [r["cgroup"] for r in records if r and r["cgroup"] and Path(r["cgroup"]).exists()] == []
     made.close()
+    assert all(leaves(shim) for shim in resting)
+
+
+def leaves(pid: int) -> bool:
+    """Whether the process leaves within a deadline; a zombie has left."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        process = read_process(pid)
+        if process is None or not process.alive:
+            return True
+        time.sleep(0.005)
+    return False
 
 
 def helper_of(containers: OwnedContainers) -> int:

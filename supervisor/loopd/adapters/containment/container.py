@@ -2,7 +2,7 @@
 
 import os
 import signal
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -20,11 +20,21 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _TOLD_AS_STATUS = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31})
 
 
+class Lease(Protocol):
+    """The supervisor's line to a shim, and with it the right to use that shim again."""
+
+    async def give_back(self) -> bool:
+        """Call once the shim is dismissed; False when it is of no further use."""
+        ...
+
+
 class OwnedContainer:
     """A tree below a shim; implements the port `Container`, for started and adopted ones alike."""
 
-    def __init__(self, held: Launched) -> None:
+    def __init__(self, held: Launched, lease: Lease | None = None, *, is_empty: bool = False) -> None:
         self._held = held
+        self._lease = lease
+        self._is_empty = is_empty  # proven by whoever started it; its shim may hold another container by now
         self._exit: Exit | None = None
         self._cleared: Cleared | None = None
         self._ending = anyio.Lock()
@@ -37,7 +47,7 @@ class OwnedContainer:
     async def wait(self) -> Exit:
         """Return when the main process has left, with how. Cancelling leaves everything running."""
         if self._exit is None:
-            if self._this_boot:
+            if self._this_boot and not self._is_empty:
                 await _until_gone(self._held.main)
             self._exit = await self._recorded_exit()
         return self._exit
@@ -60,7 +70,7 @@ class OwnedContainer:
         return self._held.boot_id == procfs.boot_id()
 
     async def _empty(self, grace: Grace) -> Cleared:
-        if not self._this_boot:
+        if self._is_empty or not self._this_boot:
             return Cleared(await self.wait())
         procfs.send_signal(self._held.shim, signal.SIGCONT)  # a stopped shim records nothing
         signals = await self._persuade(grace)
@@ -68,7 +78,7 @@ class OwnedContainer:
         if survivors:
             return Cleared(self._exit or Exit(lost=True), ended, survivors, signals)
         left = await self.wait()
-        await _dismiss(self._held.shim)
+        await self._dismiss()
         if self._held.cgroup:
             await cgroup.remove(self._held.cgroup)
         return Cleared(left, ended, (), signals)
@@ -84,6 +94,17 @@ class OwnedContainer:
             with anyio.move_on_after(patience_s):
                 await _until_gone(self._held.main)
         return (*sent, "SIGKILL") if procfs.is_alive(self._held.main) else tuple(sent)
+
+    async def _dismiss(self) -> None:
+        """Tell the shim that all is empty: it reaps and is ready for another container; one that is not is killed."""
+        shim, lease, self._lease = self._held.shim, self._lease, None
+        self._is_empty = True
+        if procfs.send_signal(shim, DISMISS) and lease is not None and await lease.give_back():
+            return
+        if lease is None:  # nobody's line: it leaves by itself
+            await _gone_soon(shim)
+        if procfs.send_signal(shim, signal.SIGKILL):
+            await _gone_soon(shim)
 
     def _signal(self, number: signal.Signals) -> bool:
         """To the program's own group, as a terminal would; and a stopped program shall be able to answer."""
@@ -141,13 +162,9 @@ async def _until_gone(identity: Identity) -> None:
         os.close(descriptor)
 
 
-async def _dismiss(shim: Identity) -> None:
-    """Ask the shim to reap and leave; a shim that does not is killed."""
-    for number in (DISMISS, signal.SIGKILL):
-        if procfs.send_signal(shim, number):
-            with anyio.move_on_after(_DISMISS_S):
-                await _until_gone(shim)
-                return
+async def _gone_soon(identity: Identity) -> None:
+    with anyio.move_on_after(_DISMISS_S):
+        await _until_gone(identity)
 
 
 def _parse_exit(record: dict[str, Any], bubblewrap: bool) -> Exit:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,26 @@ from loopd.ports.processes import Containment, ProcessSpec
 
 _LAUNCH_S = 60.0  # far more than a fork and an exec take on the busiest machine
 _ADOPT_S = 10.0
+_READY_S = 1.0
 _ELDERS_S = 20.0  # a pid that is given back is given out again much later than that
+
+
+class ShimLease:
+    """The line to a shim while it holds a container. Given back, the shim is used again."""
+
+    def __init__(self, channel: socket.socket, idle: list[socket.socket]) -> None:
+        self._channel, self._idle = channel, idle
+        self._close = weakref.finalize(self, channel.close)  # a container that is only left alone keeps its shim
+
+    async def give_back(self) -> bool:
+        """Wait a moment for the word of a dismissed shim that it is ready; whether it came."""
+        with anyio.move_on_after(_READY_S):
+            if await _receive(self._channel) is not None:
+                self._close.detach()
+                self._idle.append(self._channel)
+                return True
+        self._close()
+        return False
 
 
 class OwnedContainers:
@@ -47,6 +67,8 @@ class OwnedContainers:
         self._chosen: Containment | None = None
         self._cgroup_root: Path | None = None
         self._choosing = anyio.Lock()
+        self._idle: dict[bool, list[socket.socket]] = {False: [], True: []}  # shims at rest; those of sandboxes apart
+        self._dismiss_idle = weakref.finalize(self, _close_all, self._idle)
 
     async def choose(self) -> Containment:
         """The means for containers without a sandbox, probed once. Raises `BlockedError` for a forced one."""
@@ -63,21 +85,25 @@ class OwnedContainers:
         """
         request = await self._request(spec)
         elders, until_s = frozenset(procfs.pids()), time.clock_gettime(time.CLOCK_BOOTTIME) + _ELDERS_S
-        reply = None
+        lease, reply = None, None
         with anyio.CancelScope(shield=True):
-            reply = await self._launch(request) or await self._again(request)
+            lease, reply = await self._launch(request)
+            if reply is None:
+                lease, reply = await self._again(request)
         if reply is None:
             return await self._take_over(spec)
         if "error" in reply:
             raise explain(spec, reply["error"])
         launched = parse(spec.folder, reply["started"], self._helper())
-        return OwnedContainer(replace(launched, elders=elders, elders_until_s=until_s))
+        return OwnedContainer(replace(launched, elders=elders, elders_until_s=until_s), lease)
 
     async def adopt(self, folder: Path) -> OwnedContainer | None:
         """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there.
 
         A shim killed between claim and record may have launched: then the container has a lost exit.
         """
+        if cleared := records.read_record(str(folder), records.CLEARED):
+            return OwnedContainer(parse(folder, cleared), is_empty=True)
         if records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
             return None
         claim = records.read_record(str(folder), records.CLAIM) or unreadable(folder)
@@ -88,6 +114,7 @@ class OwnedContainers:
 
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
+        _close_all(self._idle)
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
@@ -143,25 +170,34 @@ class OwnedContainers:
             },
         }
 
-    async def _launch(self, request: Message) -> Message | None:
-        """Send the request to a new shim; its answer, or None when it died without one."""
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                self._hand_over(theirs)
-            ours.setblocking(False)
-            try:
-                with anyio.fail_after(_LAUNCH_S):
-                    await _send(ours, frame(request))
-                    return await _receive(ours)
-            except TimeoutError as error:
-                raise StateError(f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s") from error
+    async def _launch(self, request: Message) -> tuple[ShimLease | None, Message | None]:
+        """Send the request to an idle shim or a new one; its answer, or None when it died without one."""
+        kind = request["bubblewrap"]
+        ours = self._idle[kind].pop() if self._idle[kind] else self._new_shim()
+        try:
+            with anyio.fail_after(_LAUNCH_S):
+                await _send(ours, frame(request))
+                reply = await _receive(ours)
+        except TimeoutError as error:
+            ours.close()
+            raise StateError(f"no answer from the shim of {request['folder']} in {_LAUNCH_S:g} s") from error
+        if reply is None or "error" in reply:
+            ours.close()
+            return None, reply
+        return ShimLease(ours, self._idle[kind]), reply
 
-    async def _again(self, request: Message) -> Message | None:
-        """One more try when the helper died before a claim: a closed socket means that no shim is left."""
+    async def _again(self, request: Message) -> tuple[ShimLease | None, Message | None]:
+        """One more try when a helper or an idle shim died before a claim: a closed socket means that it is gone."""
         if (Path(request["folder"]) / records.CLAIM).exists():
-            return None
+            return None, None
         return await self._launch(request)
+
+    def _new_shim(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._hand_over(theirs)
+        ours.setblocking(False)
+        return ours
 
     def _hand_over(self, channel: socket.socket) -> None:
         if self._nursery is not None:
@@ -179,6 +215,13 @@ class OwnedContainers:
         if adopted is None:
             raise BlockedError(f"{spec.argv[0]} was not started: its shim was killed before")
         return adopted
+
+
+def _close_all(idle: dict[bool, list[socket.socket]]) -> None:
+    """Shims at rest leave when their line is closed."""
+    for lines in idle.values():
+        while lines:
+            lines.pop().close()
 
 
 async def _command(spec: ProcessSpec, wrapped: bool) -> tuple[str, list[str]]:

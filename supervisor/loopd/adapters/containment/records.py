@@ -1,4 +1,4 @@
-"""The three files a container leaves in its folder: `claim`, `started`, `exit`. Part of the lean half.
+"""The files a container leaves in its folder: `claim`, `started`, `exit`. Part of the lean half.
 
 Each is JSON, written whole or not at all: to a private name first, then linked or renamed.
 """
@@ -12,6 +12,7 @@ from loopd.adapters.containment.procfs import Identity
 CLAIM = "claim"
 STARTED = "started"
 EXIT = "exit"
+CLEARED = "cleared"  # what `started` is called once the container was proven empty
 
 Record = dict[str, Any]
 
@@ -46,6 +47,11 @@ def read_record(folder: str, name: str) -> Record | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def mark_cleared(folder: str) -> None:
+    """Say that the container is over: its shim may hold another one from now on."""
+    os.rename(os.path.join(folder, STARTED), os.path.join(folder, CLEARED))
 
 
 def withdraw(folder: str) -> None:

@@ -44,12 +44,15 @@ class LaunchError(Exception):
 
 
 def run(supervisor: int) -> NoReturn:
-    """Be the shim of the container that is described on the socket `supervisor`."""
+    """Be the shim of the containers that are described on the socket `supervisor`, one after the other.
+
+    A shim whose container was proven empty is as good as a new one, and costs no fork. Without a supervisor, or when
+    a launch failed, it leaves.
+    """
     try:
         os.setsid()
-        request = channel.receive(supervisor)
-        if request is not None:  # None: the supervisor died while asking, nothing has happened
-            _contain(supervisor, request)
+        while (request := channel.receive(supervisor)) is not None and _contain(supervisor, request):
+            channel.send(supervisor, {"ready": True})
     except LaunchError as error:
         channel.send(supervisor, {"error": error.fault})
     except BaseException as error:
@@ -58,28 +61,33 @@ def run(supervisor: int) -> NoReturn:
         os._exit(1)
 
 
-def _contain(supervisor: int, request: Request) -> None:
+def _contain(supervisor: int, request: Request) -> bool:
+    """Hold one container until it is dismissed; whether this shim can be used again."""
     folder, me = request["folder"], procfs.read_process(os.getpid())
     assert me is not None
     facts = {**request["record"], "boot_id": procfs.boot_id(), "shim": me.identity}
     if not records.take_claim(folder, {**facts, "by": "shim"}):
         raise LaunchError("claim")
+    status = os.pipe() if request["bubblewrap"] else None
     try:
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        record = {**facts, "at_s": at_s, **_launch(request)}
+        record = {**facts, "at_s": at_s, **_launch(request, status)}
     except BaseException:
         _undo(request)
         raise
     records.write_record(folder, records.STARTED, record)
     channel.send(supervisor, {"started": record})
-    os.close(supervisor)
-    _stay(folder, record["main"][0], at_s)
+    dismissed = _stay(folder, record["main"][0], at_s)
+    if status is not None:
+        os.close(status[0])
+    if dismissed:
+        records.mark_cleared(folder)
+    return dismissed and not request["data_bytes"]
 
 
-def _launch(request: Request) -> dict[str, procfs.Identity | None]:
+def _launch(request: Request, status: tuple[int, int] | None) -> dict[str, procfs.Identity | None]:
     """Start the main process; returns who is who in it."""
     streams = _streams(request)
-    status = os.pipe() if request["bubblewrap"] else None
     _prepare(request)
     main = _spawn(request, streams, status)
     process = procfs.read_process(main)
@@ -192,29 +200,32 @@ def _undo(request: Request) -> None:
     records.withdraw(request["folder"])
 
 
-def _stay(folder: str, main: int, at_s: float) -> NoReturn:
-    """Record how the main process leaves, then hold its orphans until dismissed; asleep otherwise.
+def _stay(folder: str, main: int, at_s: float) -> bool:
+    """Record how the main process leaves, then hold its orphans; asleep otherwise. Whether it was dismissed.
 
     Without a supervisor nobody dismisses: then there is nothing to wait for once the last process has left.
     """
     gone = os.pidfd_open(main)
     recorded = orphaned = False
-    while (told := signal.sigwait({signal.SIGCHLD, DISMISS, ORPHANED})) != DISMISS:
-        orphaned = orphaned or told == ORPHANED
-        if not recorded and (left := os.waitid(os.P_PID, main, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
-            records.write_record(folder, records.EXIT, _exit_record(left, at_s))
-            recorded = True
-            if not orphaned:
-                continue
-        if recorded and orphaned and not _any_alive():
-            break
-        _trim(main)
-        if not recorded:
-            select.select([gone], [], [], _TRIM_PAUSE_S)
-        elif signal.sigtimedwait({DISMISS}, _TRIM_PAUSE_S):
-            break
-    _reap_all()
-    os._exit(0)
+    try:
+        while (told := signal.sigwait({signal.SIGCHLD, DISMISS, ORPHANED})) != DISMISS:
+            orphaned = orphaned or told == ORPHANED
+            if not recorded and (left := os.waitid(os.P_PID, main, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
+                records.write_record(folder, records.EXIT, _exit_record(left, at_s))
+                recorded = True
+                if not orphaned:
+                    continue
+            if recorded and orphaned and not _any_alive():
+                return False
+            _trim(main)
+            if not recorded:
+                select.select([gone], [], [], _TRIM_PAUSE_S)
+            elif signal.sigtimedwait({DISMISS}, _TRIM_PAUSE_S):
+                break
+        return True
+    finally:
+        os.close(gone)
+        _reap_all()
 
 
 def _any_alive() -> bool:
