@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cases import attempts, launches, leftovers, notes, prepare, told
-from running import Project, wait_for
+from running import Project, ledger, wait_for
 
 DRIVER = Path(__file__).parent / "programs" / "killed_at_every_write.py"
 METER = "{command: [sh, agent.sh], usage: {pattern: 'cost=(?P<cost_add>[0-9.]+)'}}"
@@ -36,7 +36,8 @@ def five_attempts(project: Project) -> Project:
 
 def assert_nothing_was_lost_or_repeated(project: Project) -> None:
     """One ledger, five attempts, each launched once and judged once, each with its price, nothing left alive."""
-    assert len(project.run_folders()) == 1
+    # A start that is killed while it makes its folder leaves one without a ledger, which no index knows.
+    assert len([folder for folder in project.run_folders() if ledger(folder)]) == 1
     assert launches(project) == ATTEMPTS
     assert told(project, "two") == ""
     words = [line.split()[0] for line in told(project, "agents").splitlines()]
