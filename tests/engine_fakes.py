@@ -256,6 +256,8 @@ class FakeReader:
         self._seen = Usage()
         self._total: Usage | None = None
 
+    listens = True
+
     def feed(self, line: bytes) -> Iterable[AgentEvent]:
         match line.decode(errors="replace").split():
             case ["cost", figure]:
@@ -306,6 +308,11 @@ class FakeLines:
         lines = rest.split(b"\n")[:-1][:2]
         self._at += sum(len(line) + 1 for line in lines)
         return lines
+
+    def grew(self) -> bool:
+        size, last = len(self._world.outputs.get(self._path, b"")), self._at
+        self._at = size
+        return size != last
 
     def finish(self) -> bytes:
         return bytes(self._world.outputs.get(self._path, b""))[self._at :]

@@ -75,19 +75,7 @@ def test_a_bundled_goal_is_met_with_the_tree_and_the_evidence_it_promises(goal: 
     assert _delivered(project, ran, branch=promise.branch) == promise.changed
     if promise.branch:
         assert project.git("status", "--porcelain") == before
-
-
-def test_the_overnight_goal_knows_what_it_cost_and_leaves_one_commit(project: Project) -> None:
-    """Told by the agent, added up; on a branch that leads back to the run."""
-    put("overnight", project).loopd("run", "overnight.yaml", timeout_s=200)
-    status = json.loads(project.loopd("status", "--json").out)
-    assert status["budget"]["cost_usd"]["used"] == pytest.approx(0.92)
-    assert status["budget"]["tokens"]["used"] == 63_000
-    branch = f"loopd/{project.run_folders()[-1].name}"
-    assert project.git("rev-list", "--count", f"main..{branch}") == "1\n"
-    message = project.git("log", "-1", "--format=%B", branch)
-    assert message.startswith("overnight: All public functions of the package `money` are annotated.\n")
-    assert f"Loopd-Run: {project.run_folders()[-1].name}\n" in message
+        _is_told_and_leads_back(project)
 
 
 def test_the_report_of_the_overnight_goal_notices_a_test_that_vanishes(project: Project) -> None:
@@ -103,6 +91,18 @@ def test_the_report_of_the_overnight_goal_notices_a_test_that_vanishes(project: 
     verdict = project.of_kind("verdict")[-1]["verdict"]
     assert (verdict["criterion"], verdict["status"]) == ("tests", "fail")
     assert "test_no_cent_is_lost" in json.dumps(verdict["findings"])
+
+
+def _is_told_and_leads_back(project: Project) -> None:
+    """What the agent told of its cost is added up; the branch is one commit that names the run."""
+    status = json.loads(project.loopd("status", "--json").out)
+    assert status["budget"]["cost_usd"]["used"] == pytest.approx(0.92)
+    assert status["budget"]["tokens"]["used"] == 63_000
+    run = project.run_folders()[-1].name
+    assert project.git("rev-list", "--count", f"main..loopd/{run}") == "1\n"
+    message = project.git("log", "-1", "--format=%B", f"loopd/{run}")
+    assert message.startswith("overnight: All public functions of the package `money` are annotated.\n")
+    assert f"Loopd-Run: {run}\n" in message
 
 
 def _all_in_the_third(script: Path) -> None:

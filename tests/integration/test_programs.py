@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from containers_under_test import eventually
 from loopd.adapters.containment.programs import find_program, require_program, run_program
 from loopd.domain.errors import BlockedError, StateError
 
@@ -98,14 +99,16 @@ async def test_a_program_over_its_time_is_killed_with_its_group(tmp_path: Path) 
     script = "sleep 678 & echo $! >pid; sleep 678"
     with pytest.raises(StateError, match=r"sleep 678.* did not finish in 0\.3 s"):
         await run_program(["sh", "-c", script], cwd=tmp_path, env=ENV, stdin=None, timeout_s=0.3)
-    assert _gone(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: _gone(pid))
 
 
 async def test_a_cancelled_program_is_killed(tmp_path: Path) -> None:
     """Cancelling waits until it is gone."""
     with anyio.move_on_after(0.3):
         await run_program(["sh", "-c", "echo $$ >pid; sleep 678"], cwd=tmp_path, env=ENV, stdin=None, timeout_s=60)
-    assert _gone(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: _gone(pid))
 
 
 async def test_a_grandchild_that_holds_the_pipe_delays_only_a_moment(tmp_path: Path) -> None:

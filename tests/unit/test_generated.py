@@ -1,6 +1,7 @@
 """What is generated is what the sources say now, and no requirement is without a test."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +33,13 @@ def test_no_generated_file_is_out_of_date(generate: ModuleType) -> None:
 def test_no_help_text_is_left_of_a_command_that_is_gone(generate: ModuleType) -> None:
     """The folder holds what is generated and nothing else."""
     assert set(generate.FOLDER.glob("*.txt")) <= set(generate.makers())
+
+
+def test_every_flag_that_the_settings_name_is_one_of_run(generate: ModuleType) -> None:
+    """A reference of options that are not there would be worse than none."""
+    named = set(re.findall(r"`(--[a-z-]+)`", (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")))
+    options = set(re.findall(r"--[a-z-]+", generate.help_of("run")))
+    assert named and named <= options
 
 
 def test_every_requirement_has_a_test(generate: ModuleType) -> None:

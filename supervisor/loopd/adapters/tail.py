@@ -26,6 +26,7 @@ class Tail:
         self.cut_lines = 0  # lines longer than LINE_BYTES
         self.cut_bytes = 0  # what they lost
         self._cutting = False
+        self.size = 0  # when it was last asked whether it grew
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +49,15 @@ class Tail:
             if lines := self._split(chunk):
                 return lines
         return []
+
+    def grew(self) -> bool:
+        """Whether the file is longer than at the last call; nothing is read."""
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return False
+        moved, self.size = size != self.size, size
+        return moved
 
     def finish(self) -> bytes:
         """The last line when no newline ends it, else b"". Call when `read` is empty; closes the file."""

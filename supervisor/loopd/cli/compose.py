@@ -14,7 +14,7 @@ from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.environment import agent_environment
 from loopd.adapters.containment.nursery import Nursery
 from loopd.adapters.disk import FolderDisk
-from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger
+from loopd.adapters.ledger import FileLedger, open_ledger, read_since_snapshot
 from loopd.adapters.liveness import start_time
 from loopd.adapters.pins import PinnedFiles
 from loopd.adapters.prompts import Prompts
@@ -37,6 +37,9 @@ from loopd.ports.agent import Agent
 from loopd.ports.processes import Containers, Containment
 from loopd.ports.store import RunEntry
 from loopd.ports.workspace import Workspace
+
+PUBLISH_S = 0.2  # between two looks that status tools can take, while quick events follow each other
+OF_MANY = frozenset({"attempt.reserved", "attempt.ended", "attempt.captured", "verdict", "attempt.assessed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,9 @@ def record_of(ledger: FileLedger) -> Record:
 
 def recorded(folder: RunFolder) -> Record:
     """The same for a run that may be at work; takes no lock."""
-    record = Record()
-    for event in read_ledger(folder.ledger):
+    snapshot, events = read_since_snapshot(folder)
+    record = load(snapshot[1]) if snapshot else Record()
+    for event in events:
         record = apply(record, event.kind, event.data, event.at)
     return record
 
@@ -149,22 +153,27 @@ def publisher(place: Place, folder: RunFolder, agreement: Agreement, run: Run) -
 
 @dataclass(slots=True)
 class Publisher:
-    """Tells status tools after every event, and the index after every change of state."""
+    """Tells status tools after every event that is not one of many, and the index after every change of state."""
 
     place: Place
     folder: RunFolder
     agreement: Agreement
     run: Run
     told: str = ""
-    started_at: str = ""
+    told_s: float = -PUBLISH_S  # on the run's clock
     pid: int = field(default_factory=os.getpid)
+    pid_start: int = field(default_factory=lambda: start_time(os.getpid()) or 0)
 
     def __call__(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         """One event was recorded."""
+        now_s = self.run.ports.clock.elapsed()
+        if kind in OF_MANY and now_s - self.told_s < PUBLISH_S:
+            return
+        self.told_s = now_s
         now = self.run.ports.clock.now().isoformat(timespec="milliseconds")
         state = standing(record)
         alive = state not in ENDED
-        life = {"pid": self.pid if alive else 0, "pid_start": (start_time(self.pid) or 0) if alive else 0}
+        life = {"pid": self.pid if alive else 0, "pid_start": self.pid_start if alive else 0}
         publish_status(self.folder, {**self._status(record), "changed_at": now, **life})
         if str(state) != self.told:
             self.told = str(state)

@@ -62,4 +62,6 @@ def leave(run: Run) -> Ending:
     heed(run)
     if run.record.step is not Step.OVER:
         run.note("run.interrupted", signal=run.signal, reason=f"interrupted by {run.signal}")
+    if run.record.number:
+        run.snapshot()
     return ending(run.record.state, run.record.reason, run.record.signal)

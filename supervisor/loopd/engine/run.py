@@ -91,6 +91,7 @@ class Run:
     launched: int = 0  # the attempt this process reserved itself; another number was left by a dead one
     prepared: Prepared | None = None  # set once this process has opened the trees
     started_s: float = 0.0
+    _seq: int = 0  # of the last event
     idle_s: float = 0.0  # waits of this process, which use no time budget
 
     def __post_init__(self) -> None:
@@ -145,5 +146,10 @@ class Run:
         self.record = apply(self.record, kind, event.data, event.at)
         for observe in self.observers:
             observe(self.record, kind, event.data)
+        self._seq = event.seq
         if kind == "attempt.assessed" and self.record.number % SNAPSHOT_EVERY == 0:
-            self.ports.ledger.save_snapshot(event.seq, dump(self.record))
+            self.snapshot()
+
+    def snapshot(self) -> None:
+        """Keep a summary, so that the next opening need not replay what came before."""
+        self.ports.ledger.save_snapshot(self._seq, dump(self.record))

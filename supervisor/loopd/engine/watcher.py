@@ -35,6 +35,8 @@ class Output:
 
     def read(self) -> bool:
         """Take in new lines; whether there were any."""
+        if not self._reader.listens:
+            return any(file.grew() for file in self._files)
         moved = False
         for file in self._files:
             while lines := file.read():
@@ -46,7 +48,7 @@ class Output:
     def total(self) -> Usage | None:
         """Usage after the end: what the agent reported in the way the contract names, else what was seen."""
         self.read()
-        for file in self._files:
+        for file in self._files if self._reader.listens else ():
             if last := file.finish():
                 self._take(last)
         return self._reader.usage() or self.seen

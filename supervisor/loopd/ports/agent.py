@@ -55,6 +55,11 @@ AgentEvent = Usages | Final | Text
 class Reader(Protocol):
     """The parser of one attempt's output, fed from byte 0 (also when an attempt is adopted)."""
 
+    @property
+    def listens(self) -> bool:
+        """Whether lines can mean anything to it; a reader that does not listen is spared them."""
+        ...
+
     def feed(self, line: bytes) -> Iterable[AgentEvent]:
         """Events of one line (no newline, at most 1 MiB; longer lines arrive cut). Never raises on content."""
         ...

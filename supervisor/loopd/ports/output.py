@@ -11,6 +11,10 @@ class Lines(Protocol):
         """New complete lines, without their newline; a bounded number, so ask until it is empty."""
         ...
 
+    def grew(self) -> bool:
+        """Whether bytes came since the last call, without looking at them: for readers that do not listen."""
+        ...
+
     def finish(self) -> bytes:
         """The last line when no newline ends it, else b"". Call once, after `read` returned nothing."""
         ...

@@ -93,6 +93,11 @@ class CommandReader:
         self._usage_files = tuple(usage_files)
         self._instruction = instruction
 
+    @property
+    def listens(self) -> bool:
+        """Only when the contract names a pattern."""
+        return self._meter is not None or self._final is not None
+
     def feed(self, line: bytes) -> Iterator[AgentEvent]:
         """Usage when the total changed, the end when the pattern says so, and the line as safe text."""
         text = safe_text(line[:MATCHED_BYTES], line_limit=0)

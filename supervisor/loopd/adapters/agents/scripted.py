@@ -181,6 +181,11 @@ class ScriptedReader:
     def __init__(self) -> None:
         self._spent: Usage | None = None
 
+    @property
+    def listens(self) -> bool:
+        """Usage and the final event come as lines."""
+        return True
+
     def feed(self, line: bytes) -> Iterator[AgentEvent]:
         """Usage, the end, or text."""
         event = _event(line)

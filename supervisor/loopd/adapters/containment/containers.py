@@ -4,6 +4,8 @@ import hashlib
 import os
 import signal
 import socket
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from loopd.ports.processes import Containment, ProcessSpec
 
 _LAUNCH_S = 60.0  # far more than a fork and an exec take on the busiest machine
 _ADOPT_S = 10.0
+_ELDERS_S = 20.0  # a pid that is given back is given out again much later than that
 
 
 class OwnedContainers:
@@ -59,6 +62,7 @@ class OwnedContainers:
         tells whether it runs.
         """
         request = await self._request(spec)
+        elders, until_s = frozenset(procfs.pids()), time.clock_gettime(time.CLOCK_BOOTTIME) + _ELDERS_S
         reply = None
         with anyio.CancelScope(shield=True):
             reply = await self._launch(request) or await self._again(request)
@@ -66,7 +70,8 @@ class OwnedContainers:
             return await self._take_over(spec)
         if "error" in reply:
             raise explain(spec, reply["error"])
-        return OwnedContainer(parse(spec.folder, reply["started"], self._helper()))
+        launched = parse(spec.folder, reply["started"], self._helper())
+        return OwnedContainer(replace(launched, elders=elders, elders_until_s=until_s))
 
     async def adopt(self, folder: Path) -> OwnedContainer | None:
         """Take over what another loopd started in `folder`; None, for good, when nothing ever ran there.

@@ -29,6 +29,8 @@ class Launched:
     stdout: Path
     stderr: Path
     helper: Identity | None = None  # the nursery of this supervisor, if it launched the container
+    elders: frozenset[int] = frozenset()  # pids from before the launch, which cannot bear its marker
+    elders_until_s: float = 0.0  # on CLOCK_BOOTTIME; later their pids may have gone to others
 
     @property
     def program(self) -> Identity | None:

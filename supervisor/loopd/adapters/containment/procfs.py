@@ -3,7 +3,7 @@
 import functools
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 _FORKED_WITHOUT_EXEC = 0x40  # PF_FORKNOEXEC of the kernel's task flags, cleared by a successful exec
@@ -111,15 +111,15 @@ def children_of(pid: int) -> list[int] | None:
         return None
 
 
-def marked(name: str, value: str) -> Iterator[int]:
+def marked(name: str, value: str, leave_out: Container[int] = frozenset()) -> Iterator[int]:
     """Processes whose environment, as it was given to them, holds exactly this variable; the caller's own
-    left out.
+    and those in `leave_out` left out.
 
     Only processes of the caller's user can be read (all of them for root).
     """
     needle = b"\0%s=%s\0" % (os.fsencode(name), os.fsencode(value))
     me = os.getpid()
-    return (pid for pid in pids() if pid != me and needle in _environment(pid))
+    return (pid for pid in pids() if pid != me and pid not in leave_out and needle in _environment(pid))
 
 
 def variable(pid: int, name: str) -> str | None:
