@@ -98,7 +98,9 @@ class Ran:
 
 
 def ledger(folder: Path) -> list[dict[str, Any]]:
-    """Events of one run, a torn last line left out."""
+    """Events of one run, a torn last line left out; none before there is a ledger."""
+    if not (folder / "ledger.ndjson").exists():
+        return []
     lines = (folder / "ledger.ndjson").read_bytes().split(b"\n")
     parsed = [json.loads(line) for line in lines[:-1]]
     return [event for event in parsed if event.get("seq", 0) > 0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cases import attempts, launches, leftovers, notes, prepare, told
-from running import Project, wait_for
+from running import Project, ledger, wait_for
 
 DRIVER = Path(__file__).parent / "programs" / "killed_at_every_write.py"
 METER = "{command: [sh, agent.sh], usage: {pattern: 'cost=(?P<cost_add>[0-9.]+)'}}"
@@ -36,7 +36,8 @@ def five_attempts(project: Project) -> Project:
 
 def assert_nothing_was_lost_or_repeated(project: Project) -> None:
     """One ledger, five attempts, each launched once and judged once, each with its price, nothing left alive."""
-    assert len(project.run_folders()) == 1
+    # A start that is killed while it makes its folder leaves one without a ledger, which no index knows.
+    assert len([folder for folder in project.run_folders() if ledger(folder)]) == 1
     assert launches(project) == ATTEMPTS
     assert told(project, "two") == ""
     words = [line.split()[0] for line in told(project, "agents").splitlines()]
@@ -138,6 +139,15 @@ def _until_met(project: Project, kills: int, moments: random.Random) -> int:
             process.kill()
             process.communicate()
             kills -= 1
+            if _told_as_met(project):  # killed on its way out
+                return kills
             continue
         assert process.returncode == 0, out + err
         return kills
+
+
+def _told_as_met(project: Project) -> bool:
+    """Whether the run has ended for everybody: another start would rightly begin a new one."""
+    if not project.run_folders() or not project.of_kind("run.ended"):
+        return False
+    return bool(json.loads(project.loopd("status", "last", "--json").out)["state"] == "met")
