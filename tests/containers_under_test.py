@@ -69,8 +69,8 @@ async def eventually(condition, within_s: float = 10.0) -> None:  # type: ignore
             await anyio.sleep(0.005)
 
 
-def living() -> set[tuple[int, int]]:
-    """(innermost pid, start time) of every process of the machine that is no zombie."""
+def living() -> set[tuple[int, int, str]]:
+    """(innermost pid, start time, PID namespace) of every process of the machine that is no zombie."""
     found = set()
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -80,20 +80,22 @@ def living() -> set[tuple[int, int]]:
                 fields = file.read().rsplit(b") ", 1)[1].split()
             with open(f"/proc/{name}/status", "rb") as file:
                 inner = next(line for line in file if line.startswith(b"NSpid:")).split()[-1]
+            space = os.readlink(f"/proc/{name}/ns/pid")
         except (OSError, StopIteration, IndexError):
             continue
         if fields[0] not in (b"Z", b"X"):
-            found.add((int(inner), int(fields[19])))
+            found.add((int(inner), int(fields[19]), space))
     return found
 
 
-def still_alive(log: Path) -> set[tuple[int, int]]:
+def still_alive(log: Path) -> set[tuple[int, int, str]]:
     """Which of the processes that wrote to `log` are alive; also proves that nothing writes any more."""
     size = log.stat().st_size
-    noted = {(int(pid), int(start)) for pid, start in map(str.split, log.read_text().splitlines())}
+    lines = map(str.split, log.read_text().splitlines())
+    noted = {(int(pid), int(start), space) for pid, start, space in lines}
     survivors = noted & living()
     time.sleep(0.03)  # fifteen hops of a mover
-    return survivors if log.stat().st_size == size else survivors | {(-1, -1)}
+    return survivors if log.stat().st_size == size else survivors | {(-1, -1, "")}
 
 
 def held_by(pid: int) -> list[int]:

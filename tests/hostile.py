@@ -15,11 +15,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def note(log: str) -> None:
-    """Leave the identity of the calling process in LOG."""
+    """Leave the identity of the calling process in LOG: pid as it sees it, start time, and its PID namespace."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rsplit(b") ", 1)[1].split()
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, b"%d %s\n" % (os.getpid(), fields[19]))
+    space = os.readlink(b"/proc/self/ns/pid")
+    os.write(descriptor, b"%d %s %s\n" % (os.getpid(), fields[19], space))
     os.close(descriptor)
 
 
