@@ -1,5 +1,6 @@
 """One process at work on one run: signals in, an exit status out."""
 
+import gc
 import signal
 from functools import partial
 
@@ -15,6 +16,8 @@ LEAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def supervise(run: Run) -> Ending:
     """Pursue the goal until it is over or a signal asks to leave."""
+    gc.collect()
+    gc.freeze()  # what was imported stays for good: walking over it again and again would cost every attempt
     return anyio.run(first_of, partial(pursue, run), partial(_listen, run))
 
 

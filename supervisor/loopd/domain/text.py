@@ -169,6 +169,8 @@ class SafeView:
 def safe_text(data: bytes | str, line_limit: int = LINE_LIMIT) -> str:
     """Printable text of captured output: nothing in it can act on a terminal. `line_limit` 0 cuts no line."""
     if isinstance(data, str):
+        if data.isascii() and data.isprintable() and (not line_limit or len(data) <= line_limit):
+            return data  # nearly every name and path: nothing to strip, nothing to cut
         stripper, bounder = _Stripper(), _Bounder(line_limit)
         return bounder.feed(stripper.feed(data) + stripper.end()) + bounder.end()
     view = SafeView(line_limit)

@@ -71,7 +71,8 @@ async def watch(run: Run, *, end_now: bool = False) -> None:
     output = Output(run.ports.agent.reader(order), [run.ports.outputs(folder / name) for name in LOGS])
     over = Over(Outcome.INTERRUPTED, "interrupted")
     try:
-        run.note("attempt.started", attempt=current.number, containment=container.containment, adopted=not ours)
+        means = container.containment
+        run.note("attempt.started", durable=False, attempt=current.number, containment=means, adopted=not ours)
         if not end_now:
             over = await _until_over(run, container, output, ours=ours)
     finally:
@@ -107,6 +108,7 @@ async def capture(run: Run) -> None:
     effect = after.tree != current.before
     run.note(
         "attempt.captured",
+        durable=False,  # a power loss before the next decision has it captured anew
         attempt=current.number,
         after=after.tree,
         workspace=left.tree,

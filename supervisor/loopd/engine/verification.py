@@ -25,6 +25,7 @@ async def verify(run: Run) -> None:
     assessment = assess(run)
     run.note(
         "attempt.assessed",
+        durable=False,  # it follows from the verdicts
         attempt=current.number,
         score=dump_value(assessment.score),
         fingerprint=assessment.fingerprint,
