@@ -53,6 +53,9 @@ def _full(words: list[str]) -> int:
         from loopd.adapters.containment.nursery import fork
 
         nursery = fork()
+    import gc
+
+    gc.disable()  # what is imported now stays; collecting in between costs as much as four bare interpreters
     from loopd.cli.app import invoke
 
     return invoke(words, nursery)

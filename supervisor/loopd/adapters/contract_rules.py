@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 
@@ -81,8 +80,14 @@ def _agent_faults(goal: Goal, folder: Path) -> Iterator[Fault]:
     agent = goal.executor.agent
     if agent and agent.scripted and not below(folder, agent.scripted).is_file():
         yield (*loc, "scripted"), f"there is no file {below(folder, agent.scripted)}"
-    if agent and agent.name and agent.name not in {entry.name for entry in entry_points(group=GROUP)}:
+    if agent and agent.name and agent.name not in _installed_agents():
         yield (*loc, "name"), f"not available yet; any program works: agent: {{command: [{agent.name}, …]}}"
+
+
+def _installed_agents() -> set[str]:
+    from importlib.metadata import entry_points
+
+    return {entry.name for entry in entry_points(group=GROUP)}
 
 
 def _text_faults(loc: Loc, file: Path) -> Iterator[Fault]:

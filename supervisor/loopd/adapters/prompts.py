@@ -8,10 +8,9 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-
-from jinja2 import FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING
 
 from loopd.adapters.atomic import write_whole
 from loopd.domain.attempt import Outcome
@@ -19,6 +18,9 @@ from loopd.domain.errors import ContractError, Problem
 from loopd.domain.feedback import Briefing, Excerpt, Failure, Failures, Left, Row, Tried, reduced
 from loopd.domain.quantities import format_duration, format_money, format_tokens
 from loopd.domain.text import head_and_tail, safe_line, safe_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FIRST_LINE = "This instruction comes from loopd, which started you and checks the work when you exit."
 CAP_BYTES = 64 * 1024
@@ -31,15 +33,24 @@ class Prompts:
 
     def __init__(self, folders: Sequence[Path] = (), cap_bytes: int = CAP_BYTES) -> None:
         self._cap_bytes = cap_bytes
-        self._templates = ImmutableSandboxedEnvironment(
-            loader=FileSystemLoader([*folders, _SHIPPED]),
+        self._folders = [*folders, _SHIPPED]
+
+    @cached_property
+    def _templates(self) -> "Environment":
+        """Made when the first instruction is: jinja2 costs as much to import as a bare interpreter to start."""
+        from jinja2 import FileSystemLoader, StrictUndefined
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        templates = ImmutableSandboxedEnvironment(
+            loader=FileSystemLoader(self._folders),
             undefined=StrictUndefined,
             autoescape=False,  # the medium is an agent's prompt; fences keep data apart
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
         )
-        self._templates.filters |= _FILTERS
+        templates.filters |= _FILTERS
+        return templates
 
     def render(self, briefing: Briefing) -> str:
         """The instruction: loopd's own first line, then the template. Holds the objective byte for byte.
@@ -65,6 +76,8 @@ class Prompts:
         self.render(_EVERYTHING)
 
     def _rendered(self, briefing: Briefing) -> str:
+        from jinja2 import TemplateError, TemplateSyntaxError
+
         values = {field.name: getattr(briefing, field.name) for field in fields(briefing)}
         try:
             return self._templates.get_template("instruction.md.j2").render(values)

@@ -1,14 +1,17 @@
 """Which program stands behind an agent's name. Others add theirs by the entry point group `loopd.agents`."""
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopd.adapters.agents.command import CommandAgent
 from loopd.adapters.agents.scripted import ScriptedAgent
 from loopd.domain.errors import ContractError, Problem
 from loopd.domain.roles import Role
 from loopd.ports.agent import Agent
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "loopd.agents"  # an entry point is a callable (role, folder) -> Agent
 
@@ -32,6 +35,8 @@ def agent_for(role: Role, folder: Path, pinned_script: Path | None = None) -> Ag
 
 
 def _installed(name: str, role: Role, folder: Path) -> Agent:
+    from importlib.metadata import entry_points
+
     installed = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in installed:
         known = f"installed are {', '.join(sorted(installed))}" if installed else "none is installed"
@@ -41,6 +46,6 @@ def _installed(name: str, role: Role, folder: Path) -> Agent:
     return _load(installed[name])(role, folder)
 
 
-def _load(entry: EntryPoint) -> Callable[[Role, Path], Agent]:
+def _load(entry: "EntryPoint") -> Callable[[Role, Path], Agent]:
     factory: Callable[[Role, Path], Agent] = entry.load()
     return factory

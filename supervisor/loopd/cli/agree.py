@@ -8,7 +8,6 @@ from pathlib import Path
 
 from loopd.adapters.agreement import SCRIPT, TEMPLATES, Agreement, Setting, Terms
 from loopd.adapters.contract_file import Loaded, load_contract
-from loopd.adapters.contract_writer import Wish, write_contract
 from loopd.adapters.prompts import Prompts
 from loopd.adapters.settings import Effective, render_effective, resolve, user_ceiling
 from loopd.domain.budget import Allowance
@@ -74,6 +73,8 @@ def meant(
     objective: str | None, checks: Sequence[str], prompt: Path | None, agent: str | None, command: Sequence[str]
 ) -> Path:
     """Write the contract that a command line without one means, and show it; its path. Raises `UsageError`."""
+    from loopd.adapters.contract_writer import Wish, write_contract
+
     wish = Wish(Path.cwd(), checks, objective, prompt, agent, command)
     path, text = write_contract(wish)
     print(f"# {path}\n{text}", file=sys.stderr)

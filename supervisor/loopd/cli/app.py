@@ -1,5 +1,6 @@
 """The commands, each imported only when it is called."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -61,9 +62,10 @@ def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Comm
     if {"--help", "-h"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         return _help(name)
     try:
-        result = build(name, commands[name].target).main(
-            args=rest, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery
-        )
+        command = build(name, commands[name].target)
+        gc.freeze()
+        gc.enable()
+        result = command.main(args=rest, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery)
     except _BadUsage as error:
         raise UsageError(f"{name}: {_mend(error)}\nsee loopd {name} --help") from None
     except typer.Abort:

@@ -27,7 +27,7 @@ from loopd.adapters.tail import Tail, read_ends
 from loopd.adapters.verifiers.command import CheckTerms, CommandVerifiers
 from loopd.adapters.workspace import WorkspacePlan, open_workspace
 from loopd.domain.contract import Goal
-from loopd.domain.record import Record, apply, load
+from loopd.domain.record import Record, Step, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
 from loopd.domain.scope import scope_of as scope_as_stated
@@ -167,7 +167,8 @@ class Publisher:
     def __call__(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         """One event was recorded."""
         now_s = self.run.ports.clock.elapsed()
-        if kind in OF_MANY and now_s - self.told_s < PUBLISH_S:
+        passing = kind in OF_MANY or (kind == "decision" and record.step is Step.LAUNCH)
+        if passing and now_s - self.told_s < PUBLISH_S:
             return
         self.told_s = now_s
         now = self.run.ports.clock.now().isoformat(timespec="milliseconds")

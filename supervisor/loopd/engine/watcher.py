@@ -14,6 +14,8 @@ from loopd.ports.output import Lines
 from loopd.ports.processes import Activity, Container
 
 QUIET_CPU_SHARE = 0.01  # of the time looked at: less processor time than this is silence (timers of an idle runtime)
+CALM_AFTER_S = 2.0  # without a byte
+CALM_FACTOR = 4
 PAUSE_S = 5.0  # a longer gap between two looks means that this machine was suspended
 
 
@@ -112,6 +114,7 @@ class Watcher:
         self._last_look = self._clock.elapsed()
         self._idleness = Idleness(run, container, current.before)
         self._final_at: float | None = None
+        self._heard_s = self._last_look
 
     async def until_over(self) -> Over:
         """Return at the first ending; the container may still be running then."""
@@ -124,17 +127,26 @@ class Watcher:
     async def _ran_out(self) -> Over:
         over = None
         while over is None:  # the first look comes after a tick: who left before it was adopted has simply left
-            await self._clock.sleep(self._run.timers.tick_s)
+            await self._clock.sleep(self._pause_s())
             over = await self._look()
         return over
+
+    def _pause_s(self) -> float:
+        """A silent agent is looked at less often: exits come by themselves, and nothing else is that urgent."""
+        timers, idle_s = self._run.timers, self._run.record.allowance.attempt_idle_s
+        if self._clock.elapsed() - self._heard_s < CALM_AFTER_S or self._output.final:
+            return timers.tick_s
+        calm_s = timers.tick_s * CALM_FACTOR
+        return calm_s if idle_s is None else max(timers.tick_s, min(calm_s, idle_s / 8))
 
     async def _look(self) -> Over | None:
         now = self._clock.elapsed()
         gap, self._last_look = now - self._last_look, now
-        if gap > self._run.timers.tick_s + PAUSE_S:
+        if gap > self._run.timers.tick_s * CALM_FACTOR + PAUSE_S:
             self._idleness.pardon(gap)
             self._run.note("host.paused", durable=False, seconds=round(gap, 1))
         if self._output.read():
+            self._heard_s = now
             self._idleness.alive(now)
         limits = self._owner() or self._room() or self._money() or self._grace(now) or self._hard_time(now)
         return limits or await self._idleness.over(now)
