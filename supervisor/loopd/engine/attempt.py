@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import anyio
 
@@ -39,7 +38,7 @@ async def reserve(run: Run) -> None:
         run.note("owner.edited", paths=list(await workspace.changed_paths(record.last_after, before)))
     number = record.number + 1
     folder = run.attempt_folder(number)
-    _process_folder(folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path, digest = run.ports.instructions.write(brief(run, number), folder)
     run.launched = number
     run.note(
@@ -64,7 +63,7 @@ async def watch(run: Run, *, end_now: bool = False) -> None:
     order = Order(current.number, folder / "instruction.md", run.ports.workspace.root, folder, run.search_path)
     ours = run.launched == current.number and not stop_asked(run)
     with anyio.CancelScope(shield=True):  # a launch that is cancelled half way would leave an agent without an owner
-        container = await (_start(run, order) if ours else run.ports.containers.adopt(_process_folder(folder)))
+        container = await (_start(run, order) if ours else run.ports.containers.adopt(folder))
     if container is None:
         run.note("attempt.voided", attempt=current.number)
         return
@@ -142,14 +141,10 @@ async def _start(run: Run, order: Order) -> Container:
     return await run.ports.containers.start(_spec(run, order, launch))
 
 
-def _process_folder(attempt: Path) -> Path:
-    return attempt / "process"
-
-
 def _spec(run: Run, order: Order, launch: Launch) -> ProcessSpec:
     stdout, stderr = (order.folder / name for name in LOGS)
     return ProcessSpec(
-        folder=_process_folder(order.folder),
+        folder=order.folder,
         argv=launch.argv,
         cwd=order.workspace,
         env=_environment(run, launch.env),

@@ -15,7 +15,7 @@ from loopd.ports.processes import Activity, Container
 
 QUIET_CPU_SHARE = 0.01  # of the time looked at: less processor time than this is silence (timers of an idle runtime)
 CALM_AFTER_S = 2.0  # without a byte
-CALM_FACTOR = 4
+CALM_PAUSE_S = 1.0  # between two looks then
 PAUSE_S = 5.0  # a longer gap between two looks means that this machine was suspended
 
 
@@ -115,6 +115,7 @@ class Watcher:
         self._idleness = Idleness(run, container, current.before)
         self._final_at: float | None = None
         self._heard_s = self._last_look
+        self._pause = run.timers.tick_s
 
     async def until_over(self) -> Over:
         """Return at the first ending; the container may still be running then."""
@@ -127,22 +128,23 @@ class Watcher:
     async def _ran_out(self) -> Over:
         over = None
         while over is None:  # the first look comes after a tick: who left before it was adopted has simply left
-            await self._clock.sleep(self._pause_s())
+            self._pause = self._pause_s()
+            await self._clock.sleep(self._pause)
             over = await self._look()
         return over
 
     def _pause_s(self) -> float:
-        """A silent agent is looked at less often: exits come by themselves, and nothing else is that urgent."""
-        timers, idle_s = self._run.timers, self._run.record.allowance.attempt_idle_s
-        if self._clock.elapsed() - self._heard_s < CALM_AFTER_S or self._output.final:
+        """A silent agent is looked at less often: exits come by themselves, and no limit is looked at too late."""
+        timers, idle_s, now = self._run.timers, self._run.record.allowance.attempt_idle_s, self._clock.elapsed()
+        if now - self._heard_s < CALM_AFTER_S or self._output.final:
             return timers.tick_s
-        calm_s = timers.tick_s * CALM_FACTOR
-        return calm_s if idle_s is None else max(timers.tick_s, min(calm_s, idle_s / 8))
+        calm_s = CALM_PAUSE_S if idle_s is None else min(CALM_PAUSE_S, idle_s / 8)
+        return max(timers.tick_s, min(calm_s, self._began + self._current.reserve.time_s - now))
 
     async def _look(self) -> Over | None:
         now = self._clock.elapsed()
         gap, self._last_look = now - self._last_look, now
-        if gap > self._run.timers.tick_s * CALM_FACTOR + PAUSE_S:
+        if gap > self._pause + PAUSE_S:
             self._idleness.pardon(gap)
             self._run.note("host.paused", durable=False, seconds=round(gap, 1))
         if self._output.read():

@@ -139,7 +139,7 @@ class CommandVerifiers:
     def _spec(self, call: "_Call", context: CheckContext) -> ProcessSpec:
         folder, terms = context.folder, self._terms
         sandbox = _sandbox(context)
-        tmp = Path("/tmp") if sandbox else folder / "tmp"  # a private one: see _sandbox
+        tmp = Path("/tmp") if sandbox else folder / "home"  # a private one: see _sandbox
         env = verifier_environment(terms.base_env, folder / "home", tmp, terms.search_path)
         return ProcessSpec(
             folder=folder,
@@ -169,7 +169,10 @@ def _command(criterion: Criterion) -> Sequence[str]:
 
 
 def _prepare(criterion: Criterion, context: CheckContext) -> _Call:
-    for name in ("out", "home", "tmp"):
+    wanted = {"home", *(("out", "tmp") if context.tree.sandbox else ())}
+    if criterion.protocol == "loopd" or "{out}" in " ".join((*_command(criterion), _report_file(criterion))):
+        wanted.add("out")
+    for name in wanted:
         (context.folder / name).mkdir()
     places = _places(context)
     argv = tuple(_filled(word, places) for word in _command(criterion))
@@ -182,6 +185,10 @@ def _prepare(criterion: Criterion, context: CheckContext) -> _Call:
         raise BlockedError(f"{criterion.report.format} reports are not available yet", "Use junit or loopd json.")
     path = _on_disk(_filled(criterion.report.file, places), context)
     return _Call(argv, {}, declare(path, criterion.report.format))
+
+
+def _report_file(criterion: Criterion) -> str:
+    return criterion.report.file if criterion.report else ""
 
 
 def _places(context: CheckContext) -> dict[str, str]:
