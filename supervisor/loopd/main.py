@@ -56,6 +56,9 @@ def _full(words: list[str]) -> int:
     import gc
 
     gc.disable()  # what is imported now stays; collecting in between costs as much as four bare interpreters
+    from loopd.cli import lean
+
+    lean.prepare()
     from loopd.cli.app import invoke
 
     return invoke(words, nursery)

@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from loopd.adapters.agreement import SCRIPT, TEMPLATES, Agreement, Setting, Terms
 from loopd.adapters.contract_file import Loaded, load_contract
 from loopd.adapters.prompts import Prompts
 from loopd.adapters.settings import Effective, render_effective, resolve, user_ceiling
+from loopd.cli.flags import Flags
 from loopd.domain.budget import Allowance
 from loopd.domain.contract import Goal
 from loopd.domain.decision import Policy, Rung
@@ -17,29 +17,6 @@ from loopd.domain.errors import UsageError
 from loopd.domain.quantities import format_duration, format_money
 from loopd.engine.run import Timers
 from loopd.ports.processes import Grace
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What the command line says about settings."""
-
-    attempts: int | None = None
-    time: str | None = None
-    cost: str | None = None
-    agent: str | None = None
-    clone: bool = False
-    with_changes: bool = False
-
-    def texts(self) -> dict[str, str]:
-        """The same by the full names of settings."""
-        said = {
-            "budget.attempts": self.attempts,
-            "budget.time": self.time,
-            "budget.cost": self.cost,
-            "agent": self.agent,
-            "isolation": "clone" if self.clone else None,
-        }
-        return {name: str(value) for name, value in said.items() if value is not None}
 
 
 def agree(contract: Path, flags: Flags) -> Agreement:

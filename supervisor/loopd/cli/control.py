@@ -17,8 +17,9 @@ from loopd.adapters import agreement as agreements
 from loopd.adapters.liveness import is_alive
 from loopd.adapters.requests import FolderRequests
 from loopd.adapters.state import RunFolder
-from loopd.cli.agree import Flags, agree, within_ceiling
+from loopd.cli.agree import agree, within_ceiling
 from loopd.cli.compose import Place, open_place, open_run, recorded
+from loopd.cli.flags import Flags
 from loopd.domain import quantities
 from loopd.domain.budget import Allowance
 from loopd.domain.errors import BusyError, UsageError

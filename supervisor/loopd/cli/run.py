@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +20,9 @@ from loopd.adapters.containment.nursery import Nursery
 from loopd.adapters.liveness import is_alive, start_time
 from loopd.adapters.state import RunFolder, create_run, keep_outside
 from loopd.adapters.stores.records import record_run
-from loopd.cli.agree import Flags, agree, meant
+from loopd.cli.aside import aside
 from loopd.cli.compose import Place, open_place, open_run, recorded
+from loopd.cli.flags import Flags
 from loopd.cli.supervise import supervise
 from loopd.cli.view import open_view
 from loopd.domain.errors import BusyError, UsageError
@@ -60,14 +62,7 @@ def run(
 ) -> int:
     """Pursue a goal until every criterion holds or the budget is spent."""
     flags = Flags(attempts=attempts, time=time, cost=cost, agent=agent, clone=clone, with_changes=with_changes)
-    if check or prompt or agent_command:
-        path = meant(contract, check or [], prompt, agent, agent_command or [])
-        flags = replace(flags, agent=None)  # it is in the contract now
-    elif contract is None:
-        raise UsageError("run: name a contract, or say the objective in words with --check COMMAND")
-    else:
-        path = Path(contract)
-    agreed = agree(path, flags)
+    agreed = aside(partial(_agreed, contract, flags, check or [], prompt, agent_command or []))
     if dry_run:
         from loopd.cli.rehearsal import rehearse
 
@@ -82,6 +77,23 @@ def run(
         if open_one:
             print(f"resuming {open_one.run}, which was interrupted (--new starts anew)", file=sys.stderr)
         return work(place, folder, context.obj, as_json=as_json)
+
+
+def _agreed(
+    contract: str | None, flags: Flags, checks: list[str], prompt: Path | None, command: list[str]
+) -> Agreement:
+    """What the command line names or means. The first word after `--` is the command's when no objective is needed."""
+    from loopd.cli.agree import agree, meant
+
+    if checks or prompt or command:
+        objective = contract
+        if prompt and contract is not None:
+            objective, command = None, [contract, *command]
+        path = meant(objective, checks, prompt, flags.agent, command)
+        return agree(path, replace(flags, agent=None))  # the agent is in the contract now
+    if contract is None:
+        raise UsageError("run: name a contract, or say the objective in words with --check COMMAND")
+    return agree(Path(contract), flags)
 
 
 def resume(

@@ -16,6 +16,7 @@ LEAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def supervise(run: Run) -> Ending:
     """Pursue the goal until it is over or a signal asks to leave."""
+    gc.collect()
     gc.freeze()  # what was imported stays for good: walking over it again and again would cost every attempt
     return anyio.run(first_of, partial(pursue, run), partial(_listen, run))
 

@@ -16,8 +16,9 @@ from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.state import RunFolder, ensure_state, keep_outside, locate_state
 from loopd.adapters.verifiers.command import CommandVerifiers
 from loopd.adapters.workspace.prepared import remove_tree
-from loopd.cli.agree import Flags, agree
+from loopd.cli.agree import agree
 from loopd.cli.compose import check_terms, open_containers, workspace_of
+from loopd.cli.flags import Flags
 from loopd.domain.criteria import holds
 from loopd.domain.verdict import Status, Verdict
 from loopd.engine.verification import layers

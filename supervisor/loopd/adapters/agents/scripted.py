@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from loopd.adapters.agents import scripted_player
 from loopd.adapters.agents.usage import usage_from
@@ -94,6 +92,9 @@ _SCRIPT: TypeAdapter[list[list[Step]]] = TypeAdapter(list[list[Step]])
 
 def parse_script(data: bytes, file: str) -> Script:
     """The attempts written in `data`. Raises `ContractError` with file, line and what would be right."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
         loaded = YAML(typ="rt").load(data)
     except MarkedYAMLError as error:

@@ -68,6 +68,7 @@ class OwnedContainers:
         self._cgroup_root: Path | None = None
         self._choosing = anyio.Lock()
         self._idle: dict[bool, list[socket.socket]] = {False: [], True: []}  # shims at rest; those of sandboxes apart
+        self._listed: tuple[frozenset[int], float] = (frozenset(), 0.0)
         self._dismiss_idle = weakref.finalize(self, _close_all, self._idle)
 
     async def choose(self) -> Containment:
@@ -84,7 +85,7 @@ class OwnedContainers:
         tells whether it runs.
         """
         request = await self._request(spec)
-        elders, until_s = frozenset(procfs.pids()), time.clock_gettime(time.CLOCK_BOOTTIME) + _ELDERS_S
+        elders, until_s = self._elders()
         lease, reply = None, None
         with anyio.CancelScope(shield=True):
             lease, reply = await self._launch(request)
@@ -118,6 +119,13 @@ class OwnedContainers:
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
+
+    def _elders(self) -> tuple[frozenset[int], float]:
+        """Pids from before this launch, and until when they are believed; listed anew every few seconds at most."""
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if now_s > self._listed[1] - _ELDERS_S / 2:
+            self._listed = (frozenset(procfs.pids()), now_s + _ELDERS_S)
+        return self._listed
 
     def _helper(self) -> Identity | None:
         helper = procfs.read_process(self._nursery.pid) if self._nursery else None
