@@ -78,6 +78,7 @@ def write(
     noisy: bool,
 ) -> None:
     """`RESULTS.md` for people, `results.json` with every number of every round."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "RESULTS.md").write_text(as_markdown(rows(figures, noisy), facts, errors))
     kept = [
         {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,11 @@ async def test_git_3_agent_rebases_while_snapshots_run_every_tenth_of_a_second(t
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(look)
-            for onto in ("main", "main~1", "main"):
+            for onto in cycle(("main", "main~1")):
                 await anyio.to_thread.run_sync(lambda onto=onto: git(root, "rebase", "-q", "--no-ff", onto))
+                if len(taken) >= 5:
+                    break
             tasks.cancel_scope.cancel()
-    assert len(taken) > 1
     assert git(root, "status", "--porcelain") == ""
     final = (await workspace.snapshot()).tree
     assert git(root, "rev-parse", "HEAD^{tree}").strip() == final
