@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Iterator
 
 from loopd.adapters.contract_file import Loaded
-from loopd.adapters.contract_rules import matches
+from loopd.adapters.contract_rules import matches, named_files
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.errors import Problem
 from loopd.domain.quantities import format_duration
+from loopd.domain.scope import matches as fits
 from loopd.domain.written import Loc
 
 Warned = tuple[Loc, str]
@@ -18,7 +19,7 @@ _ALWAYS = re.compile(r"(\|\|\s*(true|:|exit 0)|;\s*(true|:|exit 0))\s*;?\s*$")
 
 def warnings(loaded: Loaded) -> tuple[Problem, ...]:
     """Each thing that is allowed and probably not meant, in the order of the file."""
-    found = [*_of_criteria(loaded), *_of_budget(loaded.goal), *_of_boundary(loaded.goal)]
+    found = [*_of_criteria(loaded), *_of_scope(loaded), *_of_budget(loaded.goal), *_of_boundary(loaded.goal)]
     problems = [loaded.places.at_key(loc, message) for loc, message in found]
     return tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
 
@@ -72,6 +73,18 @@ def _of_budget(goal: Goal) -> Iterator[Warned]:
         yield ("budget", "attempt", "cost"), "one attempt may cost more than the whole run"
     if attempt.idle_s is None:
         yield ("budget", "attempt", "idle"), f"a silent agent is ended after {format_duration(attempt.time_s)} only"
+
+
+def _of_scope(loaded: Loaded) -> Iterator[Warned]:
+    """What a criterion runs stays as it is, whatever the scope says."""
+    allowed = loaded.goal.scope.allow or ()
+    for index, criterion in enumerate(loaded.goal.criteria):
+        for name in named_files(criterion, loaded.root) if allowed else ():
+            if fits(name, allowed):
+                message = (
+                    f"{criterion.name}: {name} stays protected although the scope allows it, since the check runs it"
+                )
+                yield ("criteria", index, "run"), message
 
 
 def _of_boundary(goal: Goal) -> Iterator[Warned]:

@@ -237,7 +237,7 @@ def _run(
             references=terms.references,
             allowed=goal.scope.allow or (),
             addable=goal.scope.add or (),
-            protected=(*scope.protect, *scope.named),
+            protected=tuple(dict.fromkeys((*scope.protect, *scope.named))),
         ),
         secrets=tuple(value for value in inherited(goal, os.environ).values() if len(value) >= 8),
         weak=goal.verification == "workspace",

@@ -74,7 +74,8 @@ def _python_checks(root: Path, python: str, tests: str) -> Iterator[Check]:
     if by := next((name for name, text in told.items() if "pytest" in text or (text and name == "pytest.ini")), ""):
         yield Check("tests", f"{python} -m pytest -q --junitxml={{out}}/junit.xml", by, "{out}/junit.xml")
     elif tests:
-        yield Check("tests", f"{python} -m unittest discover -q -s {tests} -t .", f"{tests}/")
+        top = " -t ." if (root / tests / "__init__.py").is_file() else ""  # only a package can be imported from there
+        yield Check("tests", f"{python} -m unittest discover -q -s {tests}{top}", f"{tests}/")
     tools = _tools(told["pyproject.toml"])
     if "ruff" in tools:
         yield Check("lint", "ruff check .", "pyproject.toml")

@@ -94,7 +94,7 @@ def decide(history: History, assessment: Assessment, allowance: Allowance, spent
     if assessment.broken:
         return Stop(State.BLOCKED, assessment.broken)
     if assessment.met:
-        return Met(f"all {len(assessment.criteria)} criteria hold")
+        return Met(_all_hold(len(assessment.criteria)))
     if limit := exhausted_by(allowance, spent):
         return Stop(State.EXHAUSTED, limit.text)
     if history.no_effect >= NO_EFFECT_BACK_OFF:
@@ -143,9 +143,16 @@ def _climb(history: History, policy: Policy, reason: str, after_s: float = 0.0) 
     return Stop(State.STUCK, f"{reason}, and the ladder is used up")
 
 
+def _all_hold(criteria: int) -> str:
+    return f"all {criteria} criteria hold" if criteria > 1 else "its criterion holds"
+
+
 def _failing(assessment: Assessment) -> str:
     if assessment.tampered:
         return f"rejected for tampering: {assessment.tampered}"
     if not assessment.failing:
         return "all criteria hold in the kept tree, not in a fresh one"
-    return f"{len(assessment.failing)} of {len(assessment.criteria)} criteria fail: {', '.join(assessment.failing)}"
+    fail = [name for name in assessment.failing if name in assessment.verdicts]
+    unreached = len(assessment.failing) - len(fail)
+    more = f"; {unreached} not reached" if unreached else ""
+    return f"{len(fail)} of {len(assessment.criteria)} criteria fail: {', '.join(fail)}{more}"

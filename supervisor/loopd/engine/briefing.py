@@ -53,10 +53,11 @@ def brief(run: Run, number: int) -> Briefing:
 
 
 def _verdicts(record: Record) -> tuple[Mapping[str, Verdict], Mapping[str, Verdict]]:
-    """The newest verdicts and those before them; attempt 1 is told those of the baseline."""
+    """The newest verdicts and those before them, the baseline's where a criterion was not reached."""
     newest: list[Mapping[str, Verdict]] = [summary.verdicts for summary in record.recent[-2:]]
     chain = [record.baseline_verdicts, *newest]
-    return chain[-1], chain[-2] if len(chain) > 1 else {}
+    before = {**record.baseline_verdicts, **chain[-2]} if len(chain) > 1 else {}
+    return chain[-1], before
 
 
 def _left(allowance: Allowance, spent: Spent, active_s: float) -> Left:

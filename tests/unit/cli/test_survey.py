@@ -18,6 +18,10 @@ PROJECTS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
     ),
     "python-unittest": (
         {"setup.cfg": "[metadata]\n", "tests/test_a.py": ""},
+        ("python3 -m unittest discover -q -s tests",),
+    ),
+    "python-unittest-package": (
+        {"setup.cfg": "[metadata]\n", "tests/__init__.py": "", "tests/test_a.py": ""},
         ("python3 -m unittest discover -q -s tests -t .",),
     ),
     "python-requirements": (
