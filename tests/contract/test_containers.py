@@ -345,3 +345,20 @@ async def test_signals_that_were_ignored_or_blocked_reach_the_agent_again(
     masks = [int(line.split()[1], 16) for line in output(made).splitlines()]
     assert len(masks) == 3
     assert not any(mask & (1 << 31) - 1 for mask in masks)  # 32 and 33 are the C library's own
+
+
+async def test_an_old_folder_never_leads_to_the_container_that_came_after(
+    containers: Containers, tmp_path: Path
+) -> None:
+    """What was proven empty stays so: adopting and ending it again touches nothing that runs now."""
+    first = sh(tmp_path, "exit 7")
+    await run(containers, first)
+    second = await containers.start(sh(tmp_path, "sleep 600"))
+    old = await containers.adopt(first.folder)
+    assert old is not None
+    assert (await old.wait()).status == 7
+    assert (await old.end(AT_ONCE)).ended == ()
+    with anyio.move_on_after(0.2) as waited:
+        await second.wait()
+    assert waited.cancelled_caught
+    assert (await second.end(AT_ONCE)).exit.signal == "SIGKILL"

@@ -218,3 +218,53 @@ async def test_a_helper_that_was_killed_is_replaced(tmp_path: Path) -> None:
     await second.end(QUICK)
     assert (await first.end(QUICK)).exit.status == 3
     containers.close()
+
+
+def shim_of(folder: Path, name: str) -> int:
+    """The shim that held, or holds, a container."""
+    record = records.read_record(str(folder), name)
+    assert record is not None
+    return int(record["shim"][0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_shim_whose_container_was_proven_empty_holds_the_next_one(tmp_path: Path, kind: Containment) -> None:
+    """Nothing of the first is left in it: no folder, no descriptor, no signal that would end the second."""
+    containers = OwnedContainers(containment=kind)
+    first, second = sh(tmp_path, "sleep 600 & exit 1"), sh(tmp_path, "pwd; sleep 600")
+    await run(containers, first)
+    shim = shim_of(first.folder, records.CLEARED)
+    descriptors = len(os.listdir(f"/proc/{shim}/fd"))
+    held = await containers.start(second)
+    assert shim_of(second.folder, records.STARTED) == shim
+    await eventually(lambda: output(second).strip() == str(tmp_path))
+    assert (await held.end(AT_ONCE)).survivors == ()
+    await run(containers, sh(tmp_path, "exit 0"))
+    assert len(os.listdir(f"/proc/{shim}/fd")) == descriptors
+    containers.close()
+    await eventually(lambda: not procfs.is_alive(procfs.Identity(shim, 0)) and procfs.read_process(shim) is None)
+
+
+async def test_a_shim_killed_at_rest_is_no_obstacle(tmp_path: Path) -> None:
+    """The next container gets another one."""
+    containers = OwnedContainers(containment=Containment.SUBREAPER)
+    first, second = sh(tmp_path, "exit 0"), sh(tmp_path, "exit 5")
+    await run(containers, first)
+    os.kill(shim_of(first.folder, records.CLEARED), signal.SIGKILL)
+    assert (await run(containers, second)).exit.status == 5
+    containers.close()
+
+
+@pytest.mark.parametrize("script", ["exit 0", "sleep 0.5", "sleep 0.5 & exit 0"])
+async def test_a_shim_that_nobody_will_dismiss_leaves_after_its_last_process(tmp_path: Path, script: str) -> None:
+    """A supervisor that never comes back leaves no shim behind, and the exit is recorded."""
+    helper = nursery.spawn()
+    containers = OwnedContainers(helper, Containment.SUBREAPER)
+    made = sh(tmp_path, script)
+    held = await containers.start(made)
+    shim = shim_of(made.folder, records.STARTED)
+    helper.close()
+    del held
+    await eventually(lambda: (found := procfs.read_process(shim)) is None or not found.alive)
+    assert records.read_record(str(made.folder), records.EXIT) is not None
+    containers.close()
