@@ -50,9 +50,13 @@ def _cheap(words: list[str]) -> int | None:
 def _full(words: list[str]) -> int:
     nursery = None
     if words[0] in LAUNCHING:
+        import signal
+
         from loopd.adapters.containment.nursery import fork
 
         nursery = fork()
+        for number in (signal.SIGTERM, signal.SIGHUP):  # until the loop listens itself: leave in good order
+            signal.signal(number, _leave)
     import gc
 
     gc.disable()  # what is imported now stays; collecting in between costs as much as four bare interpreters
@@ -62,6 +66,10 @@ def _full(words: list[str]) -> int:
     from loopd.cli.app import invoke
 
     return invoke(words, nursery)
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(143)
 
 
 def _help(name: str) -> int:

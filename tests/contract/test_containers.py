@@ -297,12 +297,12 @@ async def test_one_folder_launches_once(containers: Containers, tmp_path: Path) 
 
 async def test_an_adopted_container_is_like_a_started_one(containers: Containers, tmp_path: Path) -> None:
     """Waiting, measuring and ending work on a tree that somebody else started."""
-    made = sh(tmp_path, "trap 'exit 6' INT; echo up; sleep 600 & while :; do sleep 0.01; done")
+    made = sh(tmp_path, "trap 'exit 6' INT; sleep 600 & echo up; while :; do sleep 0.01; done")
     await containers.start(made)
     await eventually(lambda: output(made) == "up\n")
     adopted = await containers.adopt(made.folder)
     assert adopted is not None
-    assert adopted.activity().processes >= 2
+    await eventually(lambda: adopted.activity().processes >= 2)
     cleared = await adopted.end(Grace(interrupt_s=10))
     assert (cleared.exit.status, cleared.signals, cleared.survivors) == (6, ("SIGINT",), ())
     again = await containers.adopt(made.folder)

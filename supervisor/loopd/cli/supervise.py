@@ -2,6 +2,8 @@
 
 import gc
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import anyio
@@ -21,9 +23,18 @@ def supervise(run: Run) -> Ending:
     return anyio.run(first_of, partial(pursue, run), partial(_listen, run))
 
 
+@contextmanager
+def _deaf_afterwards() -> Iterator[None]:
+    """Once a run is left, its exit status stands: a signal that comes late must not take its place."""
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, LEAVING)
+
+
 async def _listen(run: Run) -> Ending:
     """The first Ctrl-C leaves at the next boundary; a second one, and every other signal, in the middle."""
-    with anyio.open_signal_receiver(*LEAVING) as signals:
+    with anyio.open_signal_receiver(*LEAVING) as signals, _deaf_afterwards():
         async for number in signals:
             again = bool(run.signal)
             at_once = again or number is not signal.SIGINT

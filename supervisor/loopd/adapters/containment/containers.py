@@ -29,11 +29,35 @@ _READY_S = 1.0
 _ELDERS_S = 20.0  # a pid that is given back is given out again much later than that
 
 
+class Resting:
+    """Lines to shims at rest, those of sandboxes apart; a shim leaves when its line is closed."""
+
+    def __init__(self) -> None:
+        self._lines: dict[bool, list[socket.socket]] | None = {False: [], True: []}
+
+    def take(self, sandboxed: bool) -> socket.socket | None:
+        """A line to a shim that held the same kind of container; None when there is none."""
+        return self._lines[sandboxed].pop() if self._lines and self._lines[sandboxed] else None
+
+    def put(self, sandboxed: bool, line: socket.socket) -> None:
+        """Keep a line for the next container; once closed, nothing is kept."""
+        if self._lines is None:
+            line.close()
+        else:
+            self._lines[sandboxed].append(line)
+
+    def close(self) -> None:
+        """Let all shims at rest go. Idempotent."""
+        lines, self._lines = self._lines, None
+        for line in [line for kind in (lines or {}).values() for line in kind]:
+            line.close()
+
+
 class ShimLease:
     """The line to a shim while it holds a container. Given back, the shim is used again."""
 
-    def __init__(self, channel: socket.socket, idle: list[socket.socket]) -> None:
-        self._channel, self._idle = channel, idle
+    def __init__(self, channel: socket.socket, resting: Resting, sandboxed: bool) -> None:
+        self._channel, self._resting, self._sandboxed = channel, resting, sandboxed
         self._close = weakref.finalize(self, channel.close)  # a container that is only left alone keeps its shim
 
     async def give_back(self) -> bool:
@@ -41,7 +65,7 @@ class ShimLease:
         with anyio.move_on_after(_READY_S):
             if await _receive(self._channel) is not None:
                 self._close.detach()
-                self._idle.append(self._channel)
+                self._resting.put(self._sandboxed, self._channel)
                 return True
         self._close()
         return False
@@ -67,9 +91,9 @@ class OwnedContainers:
         self._chosen: Containment | None = None
         self._cgroup_root: Path | None = None
         self._choosing = anyio.Lock()
-        self._idle: dict[bool, list[socket.socket]] = {False: [], True: []}  # shims at rest; those of sandboxes apart
+        self._resting = Resting()
         self._listed: tuple[frozenset[int], float] = (frozenset(), 0.0)
-        self._dismiss_idle = weakref.finalize(self, _close_all, self._idle)
+        self._dismiss_resting = weakref.finalize(self, self._resting.close)
 
     async def choose(self) -> Containment:
         """The means for containers without a sandbox, probed once. Raises `BlockedError` for a forced one."""
@@ -115,7 +139,7 @@ class OwnedContainers:
 
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
-        _close_all(self._idle)
+        self._resting.close()
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
@@ -181,7 +205,7 @@ class OwnedContainers:
     async def _launch(self, request: Message) -> tuple[ShimLease | None, Message | None]:
         """Send the request to an idle shim or a new one; its answer, or None when it died without one."""
         kind = request["bubblewrap"]
-        ours = self._idle[kind].pop() if self._idle[kind] else self._new_shim()
+        ours = self._resting.take(kind) or self._new_shim()
         try:
             with anyio.fail_after(_LAUNCH_S):
                 await _send(ours, frame(request))
@@ -192,7 +216,7 @@ class OwnedContainers:
         if reply is None or "error" in reply:
             ours.close()
             return None, reply
-        return ShimLease(ours, self._idle[kind]), reply
+        return ShimLease(ours, self._resting, kind), reply
 
     async def _again(self, request: Message) -> tuple[ShimLease | None, Message | None]:
         """One more try when a helper or an idle shim died before a claim: a closed socket means that it is gone."""
@@ -223,13 +247,6 @@ class OwnedContainers:
         if adopted is None:
             raise BlockedError(f"{spec.argv[0]} was not started: its shim was killed before")
         return adopted
-
-
-def _close_all(idle: dict[bool, list[socket.socket]]) -> None:
-    """Shims at rest leave when their line is closed."""
-    for lines in idle.values():
-        while lines:
-            lines.pop().close()
 
 
 async def _command(spec: ProcessSpec, wrapped: bool) -> tuple[str, list[str]]:
