@@ -48,6 +48,7 @@ class Effective:
     """Everything that holds for a run."""
 
     goal: Goal  # the contract, with the agent, isolation and budget that hold
+    templates: Path | None  # the owner's instruction templates
     containment: str
     interrupt_s: float
     terminate_s: float
@@ -95,7 +96,7 @@ def resolve(
         problems.append(_no_agent(loaded))
     if problems:
         raise ContractError(tuple(problems))
-    return _effective(loaded, settings)
+    return _effective(loaded, settings, user_path)
 
 
 def user_settings_file(environ: Mapping[str, str]) -> Path:
@@ -273,11 +274,26 @@ def _no_agent(loaded: Loaded) -> Problem:
     return Problem(message, loaded.places.file, place.key_line, place.key_column)
 
 
-def _effective(loaded: Loaded, settings: Mapping[str, Setting]) -> Effective:
+def _templates(loaded: Loaded, setting: Setting, user_path: Path) -> Path | None:
+    """The folder, found from where it was written; what flags and variables name is found from here."""
+    if setting.value is None:
+        return None
+    base = Path.cwd()
+    if setting.source.startswith("contract"):
+        base = loaded.folder
+    elif setting.source == PROJECT_FILE:
+        base = loaded.root
+    elif not setting.source.startswith(("environment", "flag")):
+        base = user_path.parent
+    return base / Path(setting.value).expanduser()
+
+
+def _effective(loaded: Loaded, settings: Mapping[str, Setting], user_path: Path) -> Effective:
     value = {name: setting.value for name, setting in settings.items()}
     goal = _with(loaded.goal, value)
     return Effective(
         goal=goal,
+        templates=_templates(loaded, settings["templates"], user_path),
         containment=value["containment"],
         interrupt_s=value["grace.interrupt"],
         terminate_s=value["grace.terminate"],

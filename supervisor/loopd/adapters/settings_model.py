@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from loopd.domain.quantities import format_duration, format_money, format_tokens
 from loopd.domain.roles import Agent, AgentChoice
-from loopd.domain.written import Duration, DurationOrOff, Money, Size, Tokens, Written
+from loopd.domain.written import Duration, DurationOrOff, Money, Size, Text, Tokens, Written
 
 PROJECT_FILE = "loopd.toml"
 PREFIX = "LOOPD_"
@@ -76,6 +76,10 @@ class Settings(BaseSettings):
     agent: Annotated[Agent | None, NoDecode] = Field(None, description="Who works when no one else is named.")
     isolation: Literal["inplace", "clone"] = Field("inplace", description="Whose tree the agent works in.")
     budget: BudgetSettings = Field(BudgetSettings(), description="What a run may spend at most.")
+    templates: Text | None = Field(
+        None,
+        description="A folder with instruction templates; relative to the contract, the project, or the user's file.",
+    )
     containment: Literal["auto", "cgroup", "pid-namespace", "subreaper"] = Field(
         "auto", description="How the processes of an attempt are held together."
     )
@@ -143,7 +147,15 @@ def shown(name: str, value: Any) -> str:
     """A value in the words of a contract."""
     match value:
         case None:
-            return "none" if name == "agent" else "off" if name.endswith(".idle") else "unlimited"
+            return (
+                "none"
+                if name == "agent"
+                else "loopd's own"
+                if name == "templates"
+                else "off"
+                if name.endswith(".idle")
+                else "unlimited"
+            )
         case AgentChoice():
             return value.name or value.scripted or " ".join(value.command or ())
         case float() if name.endswith(".cost"):

@@ -24,18 +24,19 @@ def agree(contract: Path, flags: Flags) -> Agreement:
     loaded = load_contract(contract)
     effective = resolve(loaded, flags=flags.texts(), environ=os.environ)
     terms = terms_of(loaded, effective, with_changes=flags.with_changes)
-    return Agreement(effective.goal, loaded.text, terms, copies_of(effective.goal, loaded.folder))
+    return Agreement(effective.goal, loaded.text, terms, copies_of(effective.goal, loaded.folder, effective.templates))
 
 
-def copies_of(goal: Goal, folder: Path) -> dict[str, str]:
+def copies_of(goal: Goal, folder: Path, templates: Path | None) -> dict[str, str]:
     """What is pinned besides the contract: a scripted agent's file and the owner's templates, found from `folder`."""
     agent, copies = goal.executor.agent, {}
     if agent and agent.scripted:
         copies[SCRIPT] = _text(folder / agent.scripted)
-    if goal.templates:
-        found = sorted((folder / goal.templates).glob("*.j2"))
-        copies |= {f"{TEMPLATES}/{path.name}": _text(path) for path in found}
-        Prompts([folder / goal.templates]).check()
+    if templates is not None:
+        if not templates.is_dir():
+            raise UsageError(f"there is no folder {templates} with instruction templates")
+        copies |= {f"{TEMPLATES}/{path.name}": _text(path) for path in sorted(templates.glob("*.j2"))}
+        Prompts([templates]).check()
     return copies
 
 

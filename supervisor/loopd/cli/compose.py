@@ -215,7 +215,7 @@ def _run(
         containers=containers,
         agent=agent_of(agreement, folder.root),
         verifiers=CommandVerifiers(containers, clock, check_terms(agreement)),
-        instructions=Prompts(template_folders(folder, goal)),
+        instructions=Prompts(template_folders(folder)),
         requests=FolderRequests(folder.requests),
         pins=PinnedFiles(folder.root, agreements.pins(folder.root)),
         disk=FolderDisk(folder.root),
@@ -256,7 +256,7 @@ def check_terms(agreement: Agreement) -> CheckTerms:
     return CheckTerms(search_path=agreement.terms.search_path, base_env=os.environ, extra_env=env)
 
 
-def template_folders(folder: RunFolder, goal: Goal) -> list[Path]:
+def template_folders(folder: RunFolder) -> list[Path]:
     """Pinned copies of the owner's templates; the workspace's own are within the agent's reach."""
     pinned = folder.root / agreements.TEMPLATES
-    return [pinned] if goal.templates and pinned.is_dir() else []
+    return [pinned] if pinned.is_dir() else []
