@@ -97,6 +97,8 @@ def _strike(sweep: _Sweep) -> list[Process]:
     """
     held = sweep.held
     tree = belonging(held, by_marker=sweep.calm == 0, brief=not sweep.seen)
+    if _hides_its_strays(held, tree):
+        tree = belonging(held, by_marker=True, brief=False)  # a parent that left during the look hid its children
     alive = [process for process in tree if process.alive]
     seen = frozenset(process.identity for process in tree)
     for process in tree:
@@ -132,6 +134,11 @@ def _elders(held: Launched) -> frozenset[int]:
     Reading the environment of every process of a busy machine took half of a short attempt's processor time.
     """
     return held.elders if time.clock_gettime(time.CLOCK_BOOTTIME) < held.elders_until_s else frozenset()
+
+
+def _hides_its_strays(held: Launched, tree: list[Process]) -> bool:
+    alive = [process for process in tree if process.alive]
+    return _keeps_its_namespace(held, alive) and not any(_is_stray(held, process) for process in alive)
 
 
 def _only_zombies(shim: int) -> bool:
