@@ -28,6 +28,17 @@ class Completed:
     stderr: bytes
 
 
+_FOUND: dict[tuple[str, str, Path | None], tuple[Path, tuple[int, ...]]] = {}
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return ()
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_mode
+
+
 def find_program(name: str, search_path: str) -> Path | None:
     """The file that would run for `name`, its interpreter checked too; None when there is none that can run.
 
@@ -38,11 +49,18 @@ def find_program(name: str, search_path: str) -> Path | None:
 
 
 def require_program(name: str, search_path: str, *, cwd: Path | None = None) -> Path:
-    """Like `find_program`, but raises `BlockedError` that says what is wrong and which PATH was searched."""
-    faults = []
+    """Like `find_program`, but raises `BlockedError` that says what is wrong and which PATH was searched.
+
+    What was found once is found again while the file stays the same: the same agent and checks run all night.
+    """
+    asked, faults = (name, search_path, cwd), []
+    found = _FOUND.get(asked)
+    if found and _signature(found[0]) == found[1]:
+        return found[0]
     for path in _candidates(name, search_path, cwd or Path()):
         fault = _fault(path, search_path)
         if not fault:
+            _FOUND[asked] = (path, _signature(path))
             return path
         if path.exists():
             faults.append(fault)
