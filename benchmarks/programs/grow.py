@@ -28,6 +28,7 @@ begins = [place for place, event in enumerate(events) if event.kind == "attempt.
 assert len(begins) == 3, f"{len(begins)} attempts"
 first, second, third = events[: begins[1]], events[begins[1] : begins[2]], events[begins[2] :]
 folder.ledger.unlink()
+folder.snapshot.unlink(missing_ok=True)
 record = Record()
 with open_ledger(folder, SystemClock()) as ledger:
     whole = [(event.kind, dict(event.data)) for event in first]

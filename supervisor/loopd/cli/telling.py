@@ -225,7 +225,8 @@ def _interrupted(teller: Teller, record: Record, data: Mapping[str, Any]) -> Sai
 def _over(teller: Teller, record: Record, data: Mapping[str, Any]) -> Said:
     tone = "good" if record.state is State.MET else "bad"
     remedy = [Line(data["remedy"])] if data.get("remedy") else []
-    return [Line(f"{record.state}: {record.reason}", tone), *remedy, Line(f"next: {_next(teller, record)}")]
+    evidence = [Line(f"evidence: {data['evidence']}")] if data.get("evidence") else []
+    return [Line(f"{record.state}: {record.reason}", tone), *remedy, *evidence, Line(f"next: {_next(teller, record)}")]
 
 
 def _next(teller: Teller, record: Record) -> str:

@@ -51,7 +51,7 @@ async def close(run: Run) -> None:
             run.note("delivered", text=await deliver(run, to=run.goal.delivery.to or "tree"))
         except LoopdError as error:
             run.note("attention", text=f"delivery failed: {error}; loopd deliver {record.run} repeats it")
-    run.note("run.ended", state=record.state, reason=_with_best(run))
+    run.note("run.ended", state=record.state, reason=_with_best(run), evidence=str(run.folder))
 
 
 def _with_best(run: Run) -> str:
