@@ -21,7 +21,7 @@ from loopd.adapters.liveness import is_alive, start_time
 from loopd.adapters.state import RunFolder, create_run, keep_outside
 from loopd.adapters.stores.records import record_run
 from loopd.cli.aside import aside
-from loopd.cli.compose import Place, open_place, open_run, recorded
+from loopd.cli.compose import Place, open_place, open_run
 from loopd.cli.flags import Flags
 from loopd.cli.supervise import supervise
 from loopd.cli.view import open_view
@@ -104,11 +104,7 @@ def resume(
     """Go on with an interrupted or reopened run."""
     with open_place() as place:
         entry = place.store.find(name)
-        folder = RunFolder(entry.folder)
-        state = standing(recorded(folder))
-        if state in FINAL or state is State.REFUSED:
-            raise UsageError(f"run {entry.run} is {state}, which is final; loopd run --new {entry.contract}")
-        return work(place, folder, context.obj, as_json=as_json, reopen=True)
+        return work(place, RunFolder(entry.folder), context.obj, as_json=as_json, reopen=True)
 
 
 def begin(place: Place, agreed: Agreement) -> RunFolder:
@@ -129,8 +125,10 @@ def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: b
     """Supervise one run in this process; the exit status. A run that is over is only told, unless `reopen`."""
     with ExitStack() as stack:
         run = stack.enter_context(open_run(place, folder, nursery))
+        contract, state = str(place.store.find(folder.run).contract), standing(run.record)
+        if reopen and (state in FINAL or state is State.REFUSED):
+            raise UsageError(f"run {folder.run} is {state}, which is final; loopd run --new {contract}")
         hold(place, run, stack)
-        contract = str(place.store.find(folder.run).contract)
         view = stack.enter_context(
             open_view(folder, criteria=run.criteria, contract=contract, stream=sys.stdout, as_json=as_json)
         )
