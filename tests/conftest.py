@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,20 @@ def project(tmp_path: Path) -> Project:
     root = tmp_path / "project"
     root.mkdir()
     return Project(root, tmp_path / "state")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    mount = tmp_path / "tiny"
+    mount.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", mount], check=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

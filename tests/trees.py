@@ -1,10 +1,14 @@
 """Repositories, workspaces and verifiers for tests of trees."""
 
 import os
+import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from loopd.adapters.workspace import WorkspacePlan, open_workspace
 from loopd.ports.workspace import CheckTree, Workspace
@@ -18,6 +22,24 @@ USER = {
     "GIT_CONFIG_NOSYSTEM": "1",
     **{f"GIT_{role}_{key}": "someone" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")},
 }
+TEST = "from calc import add\ndef test_add():\n    assert add(2, 3) == 5\n"
+WRONG = "def add(a, b):\n    return a - b\n"
+RIGHT = "def add(a, b):\n    return a + b\n"
+PYTHON = {
+    "calc.py": WRONG,
+    "tests/test_add.py": TEST,
+    "goals/g.yaml": "goal: g\n",
+    ".gitignore": "__pycache__/\n",
+}
+
+
+def bubblewrap() -> bool:
+    """Whether namespaces work here."""
+    argv = ["bwrap", "--ro-bind", "/", "/", "--unshare-pid", "true"]
+    return shutil.which("bwrap") is not None and subprocess.run(argv).returncode == 0
+
+
+needs_bubblewrap = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap does not work here")
 
 
 def git(folder: Path, *words: str, **env: str) -> str:
@@ -80,3 +102,22 @@ def files_of(root: Path) -> dict[str, bytes]:
         if ".git" not in name.parts and (path.is_file() or path.is_symlink()):
             found[str(name)] = os.fsencode(os.readlink(path)) if path.is_symlink() else path.read_bytes()
     return found
+
+
+async def composed(workspace: Workspace, baseline: str) -> str:
+    """The tree to judge: what stands in the workspace, put together with the baseline."""
+    return (await workspace.compose(baseline, (await workspace.snapshot()).tree)).tree
+
+
+def state_of_repository(root: Path) -> dict[str, bytes]:
+    """Every file of the repository itself."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted((root / ".git").rglob("*")) if p.is_file()}
+
+
+def hand_made_environment(folder: Path, python: str, leads_to: Path) -> None:
+    """A virtual environment with an editable install, without the seconds that a real one takes."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    write(folder, {"pyvenv.cfg": f"home = {Path(python).parent}\n"})
+    write(folder, {f"lib/{version}/site-packages/__editable__.calc.pth": f"{leads_to}\n"})
+    (folder / "bin").mkdir()
+    os.symlink(python, folder / "bin/python")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -315,17 +315,9 @@ def test_an_exception_at_any_line_of_an_append_leaves_a_chain_that_goes_on(folde
 
 
 @pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[RunFolder]:
-    """A run folder on a file system of one megabyte."""
-    mount = tmp_path / "tiny"
-    mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
-    try:
-        yield RunFolder(mount)
-    finally:
-        subprocess.run(["umount", mount], check=True)
+def tiny_folder(tiny_disk: Path) -> RunFolder:
+    """A run folder on it."""
+    return RunFolder(tiny_disk)
 
 
 def fill(folder: Path) -> Path:
@@ -338,40 +330,40 @@ def fill(folder: Path) -> Path:
             return ballast
 
 
-def test_res_2_a_full_disk_stops_the_ledger_and_the_last_record_still_fits(tiny_disk: RunFolder) -> None:
+def test_res_2_a_full_disk_stops_the_ledger_and_the_last_record_still_fits(tiny_folder: RunFolder) -> None:
     """On a full disk the run ends with a record that says so; nothing acknowledged is lost."""
     acknowledged: list[Event] = []
-    with open_ledger(tiny_disk, FakeClock()) as ledger:
+    with open_ledger(tiny_folder, FakeClock()) as ledger:
         acknowledged.append(ledger.append("note", {"text": "before"}))
-        fill(tiny_disk.root)
+        fill(tiny_folder.root)
         with pytest.raises(StateError, match="No space left on device"):
             for _ in range(10_000):
                 acknowledged.append(ledger.append("note", {"text": "x" * 700}))
         with pytest.raises(StateError, match="No space left on device"):
             ledger.append("note", {})
         with pytest.raises(OSError, match="No space left on device"):
-            (tiny_disk.root / "more").write_bytes(b"x" * 4096)
+            (tiny_folder.root / "more").write_bytes(b"x" * 4096)
         last = ledger.write_last_record("run.ended", {"reason": "disk full", "text": "x" * 20_000})
-    assert reopened(tiny_disk) == [*acknowledged, last]
+    assert reopened(tiny_folder) == [*acknowledged, last]
 
 
-def test_res_2_a_ledger_can_be_read_on_a_full_disk_and_written_when_there_is_room_again(tiny_disk: RunFolder) -> None:
+def test_res_2_a_ledger_can_be_read_on_a_full_disk_and_written_when_there_is_room_again(tiny_folder: RunFolder) -> None:
     """Looking at a run needs no space; resuming goes on with the next number."""
-    events = write(tiny_disk, 3)
-    ballast = fill(tiny_disk.root)
-    with open_ledger(tiny_disk, FakeClock()) as ledger:
+    events = write(tiny_folder, 3)
+    ballast = fill(tiny_folder.root)
+    with open_ledger(tiny_folder, FakeClock()) as ledger:
         assert list(ledger.events()) == events
     ballast.unlink()
-    assert [event.seq for event in write(tiny_disk, 1)] == [4]
+    assert [event.seq for event in write(tiny_folder, 1)] == [4]
 
 
-def test_a_read_only_disk_is_told_as_such(tiny_disk: RunFolder) -> None:
-    with open_ledger(tiny_disk, FakeClock()) as ledger:
+def test_a_read_only_disk_is_told_as_such(tiny_folder: RunFolder) -> None:
+    with open_ledger(tiny_folder, FakeClock()) as ledger:
         ledger.append("note", {})
-    subprocess.run(["mount", "-o", "remount,ro", tiny_disk.root], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", tiny_folder.root], check=True)
     with pytest.raises(StateError, match="Read-only file system"):
-        open_ledger(tiny_disk, FakeClock())
-    assert len(list(read_ledger(tiny_disk.ledger))) == 1
+        open_ledger(tiny_folder, FakeClock())
+    assert len(list(read_ledger(tiny_folder.ledger))) == 1
 
 
 def test_bud_4_spending_recorded_before_a_restart_is_there_once_after_it(folder: RunFolder) -> None:

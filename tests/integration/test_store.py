@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -176,19 +175,6 @@ def test_an_index_of_version_1_is_read(state: StateFolder) -> None:
         connection.executescript((FIXTURES / "loopd-1.sql").read_text())
     with open_store(state) as store:
         assert [(entry.run, entry.state) for entry in store.runs()] == [("retry-client-k3f9", "met")]
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = tmp_path / "tiny"
-    mount.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mount], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
-    try:
-        yield mount
-    finally:
-        subprocess.run(["umount", mount], check=True)
 
 
 def test_a_read_only_disk_is_told_as_such(tiny_disk: Path) -> None:
