@@ -47,7 +47,8 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         """The environment of every loopd process of this project."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPD_", "CLAUDE"))}
+        apart = ("LOOPD_", "CLAUDE", "PYTHONUNBUFFERED")  # the last hides what a buffer does to a user's output
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(apart)}
         return {**kept, "LOOPD_STATE": str(self.state), "PYTHONPATH": str(SOURCE), **self.env}
 
     def start(self, *words: str, **more: Any) -> "subprocess.Popen[str]":

@@ -4,6 +4,7 @@ The cheap ones (`--version`, `--help`, `ps`, `status`) must not import the libra
 cost about 30 bare interpreter starts. Even pathlib and dataclasses, which the errors need, cost one each.
 """
 
+import io
 import os
 import sys
 
@@ -16,13 +17,15 @@ LAUNCHING = frozenset({"run", "resume", "verify"})
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit status. No traceback reaches a person."""
     words = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):  # in a file or pipe too, a line is there when it was said
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         status = _cheap(words)
         return _full(words) if status is None else status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still unwritten has nobody to read it
         return 141
     except Exception as error:
         return _told(error, words)

@@ -1,6 +1,9 @@
 """Command lines that cannot be meant, and the commands before there is a run."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -98,3 +101,32 @@ def test_a_failure_of_loopd_itself_is_one_message_with_a_report_and_the_way_on(p
     ran = project.loopd("ps")
     assert ran.status == 70
     assert "Traceback" not in ran.text
+
+
+def test_what_a_command_says_stands_in_the_order_it_was_said_in_one_pipe(project: Project) -> None:
+    """Problems before their count, whatever buffers a pipe has."""
+    project.write({"g.yaml": "gaol: x\n"})
+    argv = [sys.executable, "-m", "loopd", "check", "g.yaml"]
+    done = subprocess.run(
+        argv,
+        cwd=project.root,
+        env=project.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1].endswith("problems; nothing would run")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["ps"], ["schema"]])
+def test_a_reader_that_leaves_early_gets_no_traceback(project: Project, words: list[str]) -> None:
+    """As in `loopd ps | true`: silent, with the exit status of SIGPIPE."""
+    unread, pipe = os.pipe()
+    os.close(unread)
+    argv = [sys.executable, "-m", "loopd", *words]
+    done = subprocess.run(
+        argv, cwd=project.root, env=project.environment(), stdout=pipe, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(pipe)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -23,7 +23,9 @@ def env(tmp_path: Path) -> dict[str, str]:
     loopd = programs / "loopd"
     loopd.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "supervisor"} exec {sys.executable} -m loopd "$@"\n')
     loopd.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPD_", "GIT_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LOOPD_", "GIT_", "PYTHONUNBUFFERED"))
+    }
     names = dict(word.split("=") for word in GIT_IDENTITY if "=" in word)
     identity = {
         f"GIT_{who}_{what.upper()}": names[f"user.{what}"]

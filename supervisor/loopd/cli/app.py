@@ -70,6 +70,10 @@ def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Comm
         raise UsageError(f"{name}: {_mend(error)}\nsee loopd {name} --help") from None
     except typer.Abort:
         return 130
+    except SystemExit as left:  # click's own answer to a closed pipe is 1, which means exhausted here
+        if isinstance(left.__context__, BrokenPipeError):
+            raise left.__context__ from None
+        raise
     finally:
         sys.stdout.flush()
     return result if isinstance(result, int) else 0
