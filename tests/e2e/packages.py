@@ -261,9 +261,12 @@ _CLIENTS: dict[str, Callable[[Package, Sequence[Archive], Path], None]] = {
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack into a new folder and return the one folder in it; nothing of the archive can land outside."""
+    """Unpack into a new folder and return the one folder in it; nothing of the archive can land outside.
+
+    The files belong to whoever unpacks, also as root: git refuses a repository of someone else's files.
+    """
     folder.mkdir(parents=True)
-    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True, capture_output=True)
+    must(["tar", "--no-same-owner", "-xf", str(archive), "-C", str(folder)], folder)
     (top,) = folder.iterdir()
     return top
 

@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     _must([sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(folder)], ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     (folder / "unpacked").mkdir()
-    _must(["tar", "-xf", str(sdist), "-C", str(folder / "unpacked")], ROOT)
+    _must(["tar", "--no-same-owner", "-xf", str(sdist), "-C", str(folder / "unpacked")], ROOT)
     (source,) = (folder / "unpacked").iterdir()
     _must([sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)], source)
     (wheel,) = folder.glob("*.whl")
