@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smoke", action="store_true", help="a minute: three rounds, small sizes")
     parser.add_argument("--rounds", type=int, help="default 5, smoke 3")
     parser.add_argument("--only", nargs="+", choices=FAMILIES, metavar="FAMILY", help=f"of {', '.join(FAMILIES)}")
-    parser.add_argument("--loopd", default=f"{sys.executable} -m loopd", help="the command under test")
+    parser.add_argument("--loopd", default=beside(), help="the command under test")
     parser.add_argument(
         "--peer", type=Path, help="the `ralph` of ralph-orchestrator 1.2.3, default .cache/peer/bin/ralph"
     )
@@ -58,6 +58,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where RESULTS.md and results.json go; smoke: .cache/bench")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10_000, help="of the order in each round")
     return parser.parse_args()
+
+
+def beside() -> str:
+    """The `loopd` that belongs to this interpreter, as a user starts it; without one, the module."""
+    script = Path(sys.executable).with_name("loopd")
+    return str(script) if script.exists() else f"{sys.executable} -m loopd"
 
 
 def chosen(only: Sequence[str] | None) -> Sequence[str]:

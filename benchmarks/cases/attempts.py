@@ -9,7 +9,7 @@ from statistics import median, quantiles
 
 from bench import Bench, Figure, Numbers, Samples, Trial, column, ratios
 from measure import Sample, checked
-from workload import VERIFY, clear, expect_count, expect_record, lay_out, run_bash, run_loopd
+from workload import VERIFY, expect_count, expect_record, lay_out, run_bash, run_loopd
 
 BASH, BASH_AGAIN, LOOPD, PYTHON = "bash loop", "bash loop again", "loopd", "bare python"
 GIT, GIT_LOOPD, GAPS = "git and bash loop", "loopd in git", "loopd gaps"
@@ -103,9 +103,7 @@ def _per_attempt(bench: Bench, run: Callable[[Bench, int], Sample], few: int, ma
 
 def _bash(bench: Bench, attempts: int) -> Sample:
     folder = lay_out(bench.folder("bash"), attempts)
-    sample = run_bash(bench, folder)
-    clear(folder)
-    return sample
+    return run_bash(bench, folder)
 
 
 def _loopd(bench: Bench, attempts: int) -> Sample:
@@ -113,7 +111,6 @@ def _loopd(bench: Bench, attempts: int) -> Sample:
     sample = run_loopd(bench, folder, state)
     expect_count(folder)
     expect_record(state, attempts)
-    clear(folder, state)
     return sample
 
 
@@ -134,7 +131,6 @@ def _gaps(bench: Bench) -> Numbers:
     run_loopd(bench, folder, state)
     expect_count(folder)
     gaps = sorted(_between(times))
-    clear(folder, state)
     times.unlink()
     return {"p50_ms": median(gaps), "p95_ms": quantiles(gaps, n=20)[-1]}
 
@@ -154,7 +150,6 @@ def _git(bench: Bench) -> Numbers:
     folder = _repository(bench, bench.sizes.git_many)
     checked(bench.meter.run(["bash", "loop.sh", "prepare"], cwd=folder / "work", env=bench.env(folder)))
     sample = run_bash(bench, folder / "work", GIT_LOOP)
-    clear(folder)
     return {"cpu_ms": sample.cpu_s / bench.sizes.git_many * 1000}
 
 
@@ -163,7 +158,6 @@ def _git_loopd(bench: Bench, attempts: int) -> Sample:
     sample = run_loopd(bench, folder / "work", state)
     expect_count(folder / "work")
     expect_record(state, attempts)
-    clear(folder, state)
     return sample
 
 
@@ -203,5 +197,4 @@ def _memory(bench: Bench) -> Numbers:
         lay_out(folder, 2 * bench.sizes.memory[-1], attempts=attempts)
         peaks.append(run_loopd(bench, folder, state, status=1).rss_mb)
         expect_count(folder, attempts)
-        clear(folder, state)
     return {"growth_mb": peaks[-1] - peaks[0]}

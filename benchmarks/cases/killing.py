@@ -14,7 +14,7 @@ from subprocess import PIPE
 
 from bench import Bench, Figure, Numbers, Samples, Trial, column
 from measure import BenchError
-from workload import AGENT, REPORT, VERIFY, chained, clear, expect_count, lay_out, ledger_of
+from workload import AGENT, REPORT, VERIFY, chained, expect_count, lay_out, ledger_of
 
 TREES, KILLS = "loopd, hostile trees", "loopd, killed"
 
@@ -81,7 +81,6 @@ def _trees(bench: Bench) -> Numbers:
         "p50_ms": median(times),
         "max_ms": max(times),
     }
-    clear(folder, state, notes)
     return numbers
 
 
@@ -124,7 +123,6 @@ def _kills(bench: Bench) -> Numbers:
         "lost_event": lost_event,
         "adopted": sum(event["kind"] == "attempt.started" and bool(event["data"].get("adopted")) for event in events),
     }
-    clear(folder, state)
     return numbers
 
 

@@ -7,7 +7,6 @@ from bench import Bench, Figure, Numbers, Samples, Trial, column, ratios
 from cases.attempts import LOOPD
 from cases.startup import FIRST, cpu_until
 from measure import BenchError, Sample
-from workload import clear
 
 PEER, FIRST_PEER, HELP_PEER = "ralph-orchestrator", "ralph-orchestrator to the first agent", "ralph-orchestrator --help"
 MISSING = "no --peer; to have it: python -m venv .cache/peer && .cache/peer/bin/pip install ralph-orchestrator==1.2.3"
@@ -65,7 +64,6 @@ def _run(bench: Bench, iterations: int) -> Sample:
     done = (folder / "work.txt").read_text().splitlines() if (folder / "work.txt").exists() else []
     if len(done) != iterations:
         raise BenchError(f"{len(done)} iterations, {iterations} were wanted: {sample.output[-600:]}")
-    clear(folder)
     return sample
 
 
@@ -73,7 +71,6 @@ def _to_first_agent(bench: Bench) -> Numbers:
     marker = bench.scratch / f"peer-{len(list(bench.scratch.iterdir()))}.marker"
     folder = _lay_out(bench, MARKING_AGENT.replace("{marker}", str(marker)))
     used = cpu_until(bench, ["env", f"PATH={_env(bench, folder)['PATH']}", *_command(bench, 1)], folder, folder, marker)
-    clear(folder)
     return {"cpu_ms": used}
 
 

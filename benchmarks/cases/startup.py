@@ -9,7 +9,7 @@ from statistics import median
 
 from bench import Bench, Figure, Numbers, Samples, Trial, column, ratios
 from measure import BenchError, checked
-from workload import VERIFY, clear, lay_out, run_loopd
+from workload import VERIFY, lay_out, run_loopd
 
 BARE, FIRST = "bare python", "loopd to the first verifier"
 QUESTIONS = {"--version": "loopd", "status": "bench", "ps": "bench", "--help": "loopd"}  # a word of the answer
@@ -51,9 +51,7 @@ def cpu_to_first_verifier(bench: Bench) -> float:
     folder, state = bench.folder("first"), bench.folder("state")
     marker = bench.scratch / f"{folder.name}.marker"
     lay_out(folder, 1, verify=WAITING_VERIFY.replace("{marker}", str(marker)) + VERIFY)
-    used = cpu_until(bench, [*bench.loopd, "run", "goal.yaml"], folder, state, marker)
-    clear(folder, state)
-    return used
+    return cpu_until(bench, [*bench.loopd, "run", "goal.yaml"], folder, state, marker)
 
 
 def cpu_until(bench: Bench, command: Sequence[str | Path], folder: Path, state: Path, marker: Path) -> float:

@@ -5,7 +5,7 @@ from statistics import median
 
 from bench import Bench, Figure, Numbers, Samples, Trial, column, ratios
 from measure import checked
-from workload import AGENT, clear, lay_out, run_loopd
+from workload import AGENT, lay_out, run_loopd
 
 POLL, LOOPD = "poll every 10 ms", "loopd, silent agent"
 POLLING = """\
@@ -41,8 +41,6 @@ def _loopd(bench: Bench) -> Numbers:
     def cost(seconds: float) -> float:
         folder, state = bench.folder("silent"), bench.folder("state")
         lay_out(folder, 1, agent=f"sleep {seconds}\n{AGENT}")
-        used = run_loopd(bench, folder, state).cpu_s
-        clear(folder, state)
-        return used
+        return run_loopd(bench, folder, state).cpu_s
 
     return {"cpu_ms_per_s": max(0.0, cost(bench.sizes.idle_s) - cost(0)) / bench.sizes.idle_s * 1000}
