@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from loopd.adapters.containment import records
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.domain.errors import BlockedError
 from loopd.ports.processes import Cleared, Containers, Containment, Grace, ProcessSpec
@@ -60,6 +61,19 @@ async def run(containers: Containers, made: ProcessSpec) -> Cleared:
     with anyio.fail_after(30):
         await container.wait()
     return await container.end(QUICK)
+
+
+def recorded(folder: Path) -> Mapping[str, records.Record]:
+    """The lines of a container's own file, by kind."""
+    found = records.read(str(folder))
+    assert found is not None, f"nothing was started in {folder}"
+    return found
+
+
+def keep_claim_only(folder: Path) -> None:
+    """As if the shim had been killed right after its claim."""
+    file = folder / records.FILE
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
 
 
 async def eventually(condition, within_s: float = 10.0) -> None:  # type: ignore[no-untyped-def]

@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, output, run, sh, spec
+from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, keep_claim_only, output, run, sh, spec
+from loopd.adapters.containment import records
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.domain.attempt import Exit
 from loopd.domain.errors import BlockedError, StateError
@@ -227,7 +228,7 @@ async def test_conf_6_a_program_that_cannot_start_is_said_before_anything_runs(
         await containers.start(made)
     if kind == "missing":
         assert "/usr/bin:/bin" in str(raised.value)
-    assert not {"claim", "started", "exit"} & set(os.listdir(made.folder))
+    assert records.FILE not in os.listdir(made.folder)
 
 
 async def test_a_missing_working_folder_is_said(containers: Containers, tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ async def test_prom_1_the_longest_argument_starts_and_a_longer_one_is_named(
     else:
         with pytest.raises(BlockedError, match="argument 4 alone has 131,072 bytes"):
             await containers.start(made)
-        assert not {"claim", "started", "exit"} & set(os.listdir(made.folder))
+        assert records.FILE not in os.listdir(made.folder)
 
 
 async def test_prom_3_arguments_and_a_huge_environment_start_or_are_refused_with_sizes(
@@ -316,16 +317,14 @@ async def test_a_container_of_another_boot_is_lost(containers: Containers, tmp_p
     made = sh(tmp_path, "sleep 600")
     container = await containers.start(made)
     other = sh(tmp_path, "exit 0").folder
-    for name in ("claim", "started"):
-        text = (made.folder / name).read_text()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        (other / name).write_text(text.replace(boot, "another-boot"))
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (other / records.FILE).write_text((made.folder / records.FILE).read_text().replace(boot, "another-boot"))
     adopted = await containers.adopt(other)
     assert adopted is not None
     assert (await adopted.wait()).lost
     assert (await adopted.end(AT_ONCE)).exit.lost
     assert container.activity().processes
-    (other / "started").unlink()
+    keep_claim_only(other)
     adopted = await containers.adopt(other)
     assert adopted is not None
     assert (await adopted.wait()).lost

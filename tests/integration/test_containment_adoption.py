@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, output, run, sh
+from containers_under_test import AT_ONCE, KINDS, QUICK, eventually, keep_claim_only, output, recorded, run, sh
 from loopd.adapters.containment import nursery, procfs, records
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.ports.processes import Containment
@@ -132,7 +132,7 @@ async def test_an_agent_that_left_while_nobody_looked_keeps_its_status_and_its_s
     helper = nursery.spawn()
     await OwnedContainers(helper, Containment.SUBREAPER).start(made)
     helper.close()
-    await eventually((made.folder / "exit").exists)
+    await eventually(lambda: "exit" in recorded(made.folder))
     adopted = await OwnedContainers().adopt(made.folder)
     assert adopted is not None
     with anyio.fail_after(5):
@@ -149,8 +149,7 @@ async def test_a_tree_without_shim_is_found_by_its_marker_after_a_restart(tmp_pa
     await OwnedContainers(helper, kind).start(made)
     await eventually((tmp_path / "up").exists)
     helper.close()
-    started = records.read_record(str(made.folder), "started")
-    assert started is not None
+    started = recorded(made.folder)["started"]
     os.kill(started["shim"][0], signal.SIGKILL)
     await eventually(lambda: not procfs.is_alive(procfs.Identity(*started["shim"])))
     adopted = await OwnedContainers().adopt(made.folder)
@@ -168,9 +167,8 @@ async def test_a_shim_killed_before_its_record_may_have_launched_and_is_lost(tmp
     """Not voided: what it launched is found by the marker of its claim, and ended."""
     made = sh(tmp_path, "sleep 600")
     container = await OwnedContainers(containment=Containment.SUBREAPER).start(made)
-    started = records.read_record(str(made.folder), "started")
-    assert started is not None
-    (made.folder / "started").unlink()
+    started = recorded(made.folder)["started"]
+    keep_claim_only(made.folder)
     os.kill(started["shim"][0], signal.SIGKILL)
     adopted = await OwnedContainers().adopt(made.folder)
     assert adopted is not None
@@ -182,7 +180,7 @@ async def test_a_shim_killed_before_its_record_may_have_launched_and_is_lost(tmp
 async def test_a_claim_that_cannot_be_read_is_lost(tmp_path: Path) -> None:
     """A power failure may leave an empty one: something may have run."""
     made = sh(tmp_path, "exit 0")
-    (made.folder / "claim").touch()
+    (made.folder / records.FILE).touch()
     adopted = await OwnedContainers().adopt(made.folder)
     assert adopted is not None
     assert (await adopted.end(AT_ONCE)).exit.lost
@@ -197,7 +195,7 @@ async def test_adopting_waits_for_a_shim_that_is_launching_still(tmp_path: Path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.start, made)
             await anyio.sleep(delay_s)
-            while not (made.folder / "claim").exists():
+            while not (made.folder / records.FILE).exists():
                 await anyio.sleep(0)
             adopted = await second.adopt(made.folder)
         assert adopted is not None
@@ -220,11 +218,9 @@ async def test_a_helper_that_was_killed_is_replaced(tmp_path: Path) -> None:
     containers.close()
 
 
-def shim_of(folder: Path, name: str) -> int:
+def shim_of(folder: Path) -> int:
     """The shim that held, or holds, a container."""
-    record = records.read_record(str(folder), name)
-    assert record is not None
-    return int(record["shim"][0])
+    return int(recorded(folder)["started"]["shim"][0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,10 +229,10 @@ async def test_a_shim_whose_container_was_proven_empty_holds_the_next_one(tmp_pa
     containers = OwnedContainers(containment=kind)
     first, second = sh(tmp_path, "sleep 600 & exit 1"), sh(tmp_path, "pwd; sleep 600")
     await run(containers, first)
-    shim = shim_of(first.folder, records.CLEARED)
+    shim = shim_of(first.folder)
     descriptors = len(os.listdir(f"/proc/{shim}/fd"))
     held = await containers.start(second)
-    assert shim_of(second.folder, records.STARTED) == shim
+    assert shim_of(second.folder) == shim
     await eventually(lambda: output(second).strip() == str(tmp_path))
     assert (await held.end(AT_ONCE)).survivors == ()
     await run(containers, sh(tmp_path, "exit 0"))
@@ -250,7 +246,7 @@ async def test_a_shim_killed_at_rest_is_no_obstacle(tmp_path: Path) -> None:
     containers = OwnedContainers(containment=Containment.SUBREAPER)
     first, second = sh(tmp_path, "exit 0"), sh(tmp_path, "exit 5")
     await run(containers, first)
-    os.kill(shim_of(first.folder, records.CLEARED), signal.SIGKILL)
+    os.kill(shim_of(first.folder), signal.SIGKILL)
     assert (await run(containers, second)).exit.status == 5
     containers.close()
 
@@ -262,9 +258,9 @@ async def test_a_shim_that_nobody_will_dismiss_leaves_after_its_last_process(tmp
     containers = OwnedContainers(helper, Containment.SUBREAPER)
     made = sh(tmp_path, script)
     held = await containers.start(made)
-    shim = shim_of(made.folder, records.STARTED)
+    shim = shim_of(made.folder)
     helper.close()
     del held
     await eventually(lambda: (found := procfs.read_process(shim)) is None or not found.alive)
-    assert records.read_record(str(made.folder), records.EXIT) is not None
+    assert "exit" in recorded(made.folder)
     containers.close()

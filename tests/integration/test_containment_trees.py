@@ -18,6 +18,7 @@ from containers_under_test import (
     STRONG,
     eventually,
     held_by,
+    recorded,
     run,
     sh,
     spec,
@@ -26,7 +27,7 @@ from containers_under_test import (
 from loopd.adapters.containment import nursery
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.containment.procfs import read_process
-from loopd.adapters.containment.records import read_record
+from loopd.adapters.containment.records import FILE
 from loopd.ports.processes import Containment, Grace, ProcessSpec
 
 pytestmark = pytest.mark.anyio
@@ -48,9 +49,8 @@ def containers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Owned
     yield made
     resting = held_by(helper_of(made))
     assert all(held_by(shim) == [] for shim in resting)
-    over = [*tmp_path.glob("*/started"), *tmp_path.glob("*/cleared")]
-    records = [read_record(str(file.parent), file.name) for file in over]
-    assert [r["cgroup"] for r in records if r and r["cgroup"] and Path(r["cgroup"]).exists()] == []
+    started = [recorded(file.parent)["started"] for file in tmp_path.glob(f"*/{FILE}")]
+    assert [one["cgroup"] for one in started if one["cgroup"] and Path(one["cgroup"]).exists()] == []
     made.close()
     assert all(leaves(shim) for shim in resting)
 
@@ -195,8 +195,7 @@ async def test_a_tree_whose_shim_was_killed_is_still_ended(containers: OwnedCont
     made = hostile(tmp_path, script, log)
     container = await containers.start(made)
     await grown(log, 40)
-    started = read_record(str(made.folder), "started")
-    assert started is not None
+    started = recorded(made.folder)["started"]
     os.kill(started["shim"][0], signal.SIGKILL)
     cleared = await container.end(QUICK)
     assert cleared.exit.lost
@@ -227,8 +226,7 @@ async def test_a_stopped_shim_is_woken_for_the_record(containers: OwnedContainer
     made = sh(tmp_path, "exit 3")
     slow = sh(tmp_path, "while [ ! -e go ]; do sleep 0.01; done; exit 3")
     container = await containers.start(slow)
-    started = read_record(str(slow.folder), "started")
-    assert started is not None
+    started = recorded(slow.folder)["started"]
     os.kill(started["shim"][0], signal.SIGSTOP)
     (tmp_path / "go").touch()
     await anyio.sleep(0.1)

@@ -29,5 +29,5 @@ async def end_checks(run: Run) -> None:
     for folder in sorted((run.folder / "checks").glob("*")):
         if folder.name.startswith(labels):
             for left in (folder, *folder.glob("run-*")):
-                if (left / "claim").exists() and (container := await run.ports.containers.adopt(left)):
+                if container := await run.ports.containers.adopt(left):
                     await container.end(run.timers.grace)

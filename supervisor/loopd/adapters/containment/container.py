@@ -72,7 +72,7 @@ class OwnedContainer:
     async def _empty(self, grace: Grace) -> Cleared:
         if self._is_empty or not self._this_boot:
             return Cleared(await self.wait())
-        procfs.send_signal(self._held.shim, signal.SIGCONT)  # a stopped shim records nothing
+        _wake(self._held.shim)
         signals = await self._persuade(grace)
         ended, survivors = await sweep.clear(self._held, grace.sweep_s)
         if survivors:
@@ -125,9 +125,9 @@ class OwnedContainer:
         with anyio.move_on_after(_RECORD_S):
             while True:
                 orphaned = not (self._this_boot and procfs.is_alive(self._held.shim))
-                record = records.read_record(str(self._held.folder), records.EXIT)
-                if record is not None:
-                    return _parse_exit(record, self._held.bubblewrap)
+                recorded = records.read(str(self._held.folder)) or {}
+                if records.EXIT in recorded:
+                    return _parse_exit(recorded[records.EXIT], self._held.bubblewrap)
                 if orphaned:
                     break
                 await anyio.sleep(pause_s)
@@ -149,6 +149,13 @@ def _ladder(grace: Grace) -> list[tuple[str, float]]:
     if grace.first == "SIGTERM":
         return [("SIGTERM", grace.interrupt_s + grace.terminate_s)]
     return [(grace.first, grace.interrupt_s), ("SIGTERM", grace.terminate_s)]
+
+
+def _wake(shim: Identity) -> None:
+    """A stopped shim records nothing."""
+    process = procfs.read_process(shim.pid)
+    if process is not None and process.state in "Tt":
+        procfs.send_signal(shim, signal.SIGCONT)
 
 
 async def _until_gone(identity: Identity) -> None:

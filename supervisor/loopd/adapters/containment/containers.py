@@ -1,16 +1,15 @@
 """Starting and adopting containers: the supervisor's half of the launch."""
 
-import hashlib
 import os
 import signal
 import socket
 import time
 import weakref
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from loopd.adapters.containment import bubblewrap, cgroup, nursery, procfs, records
 from loopd.adapters.containment.channel import Message, frame, unframe
@@ -20,6 +19,7 @@ from loopd.adapters.containment.launched import NOBODY, parse, unreadable
 from loopd.adapters.containment.procfs import Identity
 from loopd.adapters.containment.programs import require_program
 from loopd.adapters.containment.sweep import MARKER
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import BlockedError, StateError
 from loopd.ports.processes import Containment, ProcessSpec
 
@@ -110,11 +110,14 @@ class OwnedContainers:
         """
         request = await self._request(spec)
         elders, until_s = self._elders()
-        lease, reply = None, None
         with anyio.CancelScope(shield=True):
             lease, reply = await self._launch(request)
-            if reply is None:
-                lease, reply = await self._again(request)
+            for helpless in (False, True):  # whoever should have launched was killed before a claim: nothing has run
+                if reply is not None or records.read(request["folder"]) is not None:
+                    break
+                if helpless:  # a helper that is being killed still takes orders for a moment, and carries out none
+                    self._dismiss_helper()
+                lease, reply = await self._launch(request)
         if reply is None:
             return await self._take_over(spec)
         if "error" in reply:
@@ -127,11 +130,12 @@ class OwnedContainers:
 
         A shim killed between claim and record may have launched: then the container has a lost exit.
         """
-        if cleared := records.read_record(str(folder), records.CLEARED):
-            return OwnedContainer(parse(folder, cleared), is_empty=True)
         if records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
             return None
-        claim = records.read_record(str(folder), records.CLAIM) or unreadable(folder)
+        known = records.read(str(folder)) or {}
+        if records.CLEARED in known:
+            return OwnedContainer(parse(folder, known[records.STARTED]), is_empty=True)
+        claim = known.get(records.CLAIM) or unreadable(folder)
         if claim.get("by") == "adopter":
             return None
         started = await _settled(folder, claim)
@@ -140,6 +144,9 @@ class OwnedContainers:
     def close(self) -> None:
         """End the helper; containers go on. Idempotent."""
         self._resting.close()
+        self._dismiss_helper()
+
+    def _dismiss_helper(self) -> None:
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
@@ -218,12 +225,6 @@ class OwnedContainers:
             return None, reply
         return ShimLease(ours, self._resting, kind), reply
 
-    async def _again(self, request: Message) -> tuple[ShimLease | None, Message | None]:
-        """One more try when a helper or an idle shim died before a claim: a closed socket means that it is gone."""
-        if (Path(request["folder"]) / records.CLAIM).exists():
-            return None, None
-        return await self._launch(request)
-
     def _new_shim(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs:
@@ -273,16 +274,19 @@ async def _settled(folder: Path, claim: dict[str, Any]) -> dict[str, Any] | None
             await anyio.sleep(0.002)
     if _launching(folder, shim, claim):
         procfs.send_signal(shim, signal.SIGKILL)  # stopped or stuck: what it holds is found by its marker
-    return records.read_record(str(folder), records.STARTED)
+    return _started(folder)
 
 
 def _launching(folder: Path, shim: Identity, claim: dict[str, Any]) -> bool:
-    started = records.read_record(str(folder), records.STARTED)
-    return started is None and claim.get("boot_id") == procfs.boot_id() and procfs.is_alive(shim)
+    return _started(folder) is None and claim.get("boot_id") == procfs.boot_id() and procfs.is_alive(shim)
+
+
+def _started(folder: Path) -> dict[str, Any] | None:
+    return (records.read(str(folder)) or {}).get(records.STARTED)
 
 
 def _short(marker: str) -> str:
-    return hashlib.sha256(marker.encode(errors="surrogateescape")).hexdigest()[:16]
+    return sha256_hex(marker.encode(errors="surrogateescape"))[:16]
 
 
 async def _send(channel: socket.socket, data: bytes) -> None:

@@ -1,8 +1,9 @@
 """What the supervisor knows about a container: the parsed form of its `started` record."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from loopd.adapters.containment.procfs import Identity
 from loopd.adapters.containment.records import identity_of
@@ -12,8 +13,7 @@ from loopd.ports.processes import Containment
 NOBODY = Identity(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(Struct, frozen=True):
     """A container as its shim recorded it; the same facts whether it was started or adopted."""
 
     folder: Path

@@ -128,6 +128,16 @@ def variable(pid: int, name: str) -> str | None:
     return os.fsdecode(rest.split(b"\0")[0]) if found else None
 
 
+def pid_inside(pid: int) -> int | None:
+    """The pid of a process in the namespace below ours; None when it is gone or in ours."""
+    try:
+        _, _, rest = _read(f"/proc/{pid}/status").partition(b"\nNSpid:")
+    except OSError:
+        return None
+    numbers = rest.partition(b"\n")[0].split()
+    return int(numbers[1]) if len(numbers) > 1 else None
+
+
 def command_line(pid: int) -> str:
     """The command as people know it, safe to print, at most 200 characters; empty when it is gone."""
     for source in ("cmdline", "comm"):

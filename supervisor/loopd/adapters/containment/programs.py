@@ -6,11 +6,11 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from msgspec import Struct
 
 from loopd.domain.errors import BlockedError, StateError
 
@@ -19,8 +19,7 @@ _KILL_S = 5.0
 _INTERPRETER_DEPTH = 4  # the kernel's own bound on scripts that interpret scripts
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """How a program ended; `status` is negative for a signal."""
 
     status: int

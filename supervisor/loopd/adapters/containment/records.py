@@ -1,18 +1,22 @@
-"""The files a container leaves in its folder: `claim`, `started`, `exit`. Part of the lean half.
+"""The file a container leaves in its folder: one line each for claim, start, exit and the proof that it is empty.
 
-Each is JSON, written whole or not at all: to a private name first, then linked or renamed.
+Part of the lean half. The claim is linked into place whole; the lines after it are appended by the one who took it,
+each by a single write. One file and not four, because a new file costs more than anything else of a launch, and
+because a full disk that had room for the claim has room for the lines that follow.
 """
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from loopd.adapters.containment.procfs import Identity
 
+FILE = "container.ndjson"
 CLAIM = "claim"
 STARTED = "started"
 EXIT = "exit"
-CLEARED = "cleared"  # what `started` is called once the container was proven empty
+CLEARED = "cleared"
 
 Record = dict[str, Any]
 
@@ -24,9 +28,10 @@ def take_claim(folder: str, claim: Record) -> bool:
     cost a third of a launch: it has to outlive processes. A claim of the last seconds before a power failure
     may be missing; what it launched was cut short then.
     """
-    private = _write_private(folder, CLAIM, claim)
+    private = os.path.join(folder, f".{FILE}.{os.getpid()}")
+    _append(private, CLAIM, claim)
     try:
-        os.link(private, os.path.join(folder, CLAIM))
+        os.link(private, os.path.join(folder, FILE))
     except FileExistsError:
         return False
     finally:
@@ -34,29 +39,38 @@ def take_claim(folder: str, claim: Record) -> bool:
     return True
 
 
-def write_record(folder: str, name: str, record: Record) -> None:
-    """Put or replace one record by rename."""
-    os.rename(_write_private(folder, name, record), os.path.join(folder, name))
+def add(folder: str, kind: str, record: Record) -> None:
+    """Record what came after the claim; for the one who took it."""
+    _append(os.path.join(folder, FILE), kind, record)
 
 
-def read_record(folder: str, name: str) -> Record | None:
-    """The record, or None when it is not there or cannot be read (a claim cut by a power failure)."""
+def read(folder: str) -> Mapping[str, Record] | None:
+    """What is recorded, by kind; None when nobody has claimed the folder.
+
+    A line that cannot be read (cut by a power failure) is as good as missing.
+    """
     try:
-        with open(os.path.join(folder, name), "rb") as file:
-            record = json.loads(file.read())
-    except (OSError, ValueError):
+        descriptor = os.open(os.path.join(folder, FILE), os.O_RDONLY)
+    except OSError:
         return None
-    return record if isinstance(record, dict) else None
-
-
-def mark_cleared(folder: str) -> None:
-    """Say that the container is over: its shim may hold another one from now on."""
-    os.rename(os.path.join(folder, STARTED), os.path.join(folder, CLEARED))
+    try:
+        text = os.read(descriptor, 1 << 20)
+    finally:
+        os.close(descriptor)
+    found: dict[str, Record] = {}
+    for line in text.split(b"\n"):
+        try:
+            ((kind, record),) = json.loads(line).items()
+        except (ValueError, AttributeError):
+            break
+        if isinstance(record, dict):
+            found[kind] = record
+    return found
 
 
 def withdraw(folder: str) -> None:
     """Give the claim back: the launch failed before its program ran."""
-    os.unlink(os.path.join(folder, CLAIM))
+    os.unlink(os.path.join(folder, FILE))
 
 
 def identity_of(value: object) -> Identity | None:
@@ -66,11 +80,9 @@ def identity_of(value: object) -> Identity | None:
     return None
 
 
-def _write_private(folder: str, name: str, record: Record) -> str:
-    path = os.path.join(folder, f".{name}.{os.getpid()}")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def _append(path: str, kind: str, record: Record) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(descriptor, json.dumps(record).encode() + b"\n")
+        os.write(descriptor, json.dumps({kind: record}).encode() + b"\n")
     finally:
         os.close(descriptor)
-    return path

@@ -14,6 +14,7 @@ import re
 import resource
 import select
 import signal
+import stat
 import time
 from typing import Any, NoReturn
 
@@ -75,13 +76,13 @@ def _contain(supervisor: int, request: Request) -> bool:
     except BaseException:
         _undo(request)
         raise
-    records.write_record(folder, records.STARTED, record)
+    records.add(folder, records.STARTED, record)
     channel.send(supervisor, {"started": record})
     dismissed = _stay(folder, record["main"][0], at_s)
     if status is not None:
         os.close(status[0])
     if dismissed:
-        records.mark_cleared(folder)
+        records.add(folder, records.CLEARED, {})  # this shim may hold another container from now on
     return dismissed and not request["data_bytes"]
 
 
@@ -92,7 +93,7 @@ def _launch(request: Request, status: tuple[int, int] | None) -> dict[str, procf
     main = _spawn(request, streams, status)
     process = procfs.read_process(main)
     assert process is not None  # only this shim can reap it
-    init, agent = _settle(main, status) if status else (None, None)
+    init, agent = _settle(main, status, _agent_number(request["program"])) if status else (None, None)
     return {"main": process.identity, "init": init, "agent": agent}
 
 
@@ -155,7 +156,12 @@ def _spawn(request: Request, streams: list[int], status: tuple[int, int] | None)
             os.close(descriptor)
 
 
-def _settle(main: int, status: tuple[int, int]) -> tuple[procfs.Identity | None, procfs.Identity | None]:
+def _agent_number(bubblewrap: str) -> int:
+    """The agent's pid in its namespace. Installed setuid, bubblewrap forks a helper of its own before the agent."""
+    return 3 if os.stat(bubblewrap).st_mode & stat.S_ISUID else 2
+
+
+def _settle(main: int, status: tuple[int, int], number: int) -> tuple[procfs.Identity | None, procfs.Identity | None]:
     """Wait until bubblewrap runs the agent; returns its pid 1 and the agent, as far as they were seen.
 
     The reading end stays open: bubblewrap would die of SIGPIPE when it reports the exit.
@@ -165,7 +171,7 @@ def _settle(main: int, status: tuple[int, int]) -> tuple[procfs.Identity | None,
         told += part
     found = re.search(rb'"child-pid":\s*(\d+)', told)
     init = procfs.read_process(int(found[1])) if found else None
-    if init is not None and (agent := _executed_child(init.pid, main)):
+    if init is not None and (agent := _executed_child(init.pid, main, number)):
         return init.identity, agent
     while part := os.read(status[0], 4096):  # to its end: main has left
         told += part
@@ -174,14 +180,17 @@ def _settle(main: int, status: tuple[int, int]) -> tuple[procfs.Identity | None,
     return init.identity if init else None, None
 
 
-def _executed_child(init: int, main: int) -> procfs.Identity | None:
-    """The agent, as soon as its exec succeeded; None when bubblewrap has left before that was seen."""
+def _executed_child(init: int, main: int, number: int) -> procfs.Identity | None:
+    """The agent, as soon as its exec succeeded; None when bubblewrap has left before that was seen.
+
+    Only its number tells it from an orphan that it left to pid 1 of the namespace.
+    """
     gone = os.pidfd_open(main)
     try:
         while True:
             for pid in _children(init):
                 child = procfs.read_process(pid)
-                if child is not None and child.alive and child.has_exec:
+                if child is not None and child.alive and child.has_exec and procfs.pid_inside(pid) == number:
                     return child.identity
             if select.select([gone], [], [], _EXEC_POLL_S)[0]:
                 return None
@@ -211,7 +220,7 @@ def _stay(folder: str, main: int, at_s: float) -> bool:
         while (told := signal.sigwait({signal.SIGCHLD, DISMISS, ORPHANED})) != DISMISS:
             orphaned = orphaned or told == ORPHANED
             if not recorded and (left := os.waitid(os.P_PID, main, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
-                records.write_record(folder, records.EXIT, _exit_record(left, at_s))
+                records.add(folder, records.EXIT, _exit_record(left, at_s))
                 recorded = True
                 if not orphaned:
                     continue

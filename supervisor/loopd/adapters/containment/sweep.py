@@ -12,9 +12,9 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import anyio
+from msgspec import Struct, field
 
 from loopd.adapters.containment import cgroup, procfs
 from loopd.adapters.containment.launched import Launched
@@ -31,8 +31,7 @@ _CALM = 2
 _CALM_WITHOUT_SHIM = 20  # zombies are gone at once then, and a mover may be missed by any single look
 
 
-@dataclass
-class _Sweep:
+class _Sweep(Struct):
     """What one sweep has learned so far."""
 
     held: Launched
