@@ -7,9 +7,9 @@ from pathlib import Path
 
 from loopd.adapters.agreement import SCRIPT, TEMPLATES, Agreement, Setting, Terms
 from loopd.adapters.contract_file import Loaded, load_contract
-from loopd.adapters.prompts import Prompts
 from loopd.adapters.settings import Effective, render_effective, resolve, user_ceiling
 from loopd.cli.flags import Flags
+from loopd.cli.orders import Start
 from loopd.domain.budget import Allowance
 from loopd.domain.contract import Goal
 from loopd.domain.decision import Policy, Rung
@@ -27,6 +27,11 @@ def agree(contract: Path, flags: Flags) -> Agreement:
     return Agreement(effective.goal, loaded.text, terms, copies_of(effective.goal, loaded.folder, effective.templates))
 
 
+def start_of(contract: str) -> Start:
+    """What `loopd run CONTRACT` asks for."""
+    return Start(agree(Path(contract), Flags()), Flags())
+
+
 def copies_of(goal: Goal, folder: Path, templates: Path | None) -> dict[str, str]:
     """What is pinned besides the contract: a scripted agent's file and the owner's templates, found from `folder`."""
     agent, copies = goal.executor.agent, {}
@@ -35,6 +40,8 @@ def copies_of(goal: Goal, folder: Path, templates: Path | None) -> dict[str, str
     if templates is not None:
         if not templates.is_dir():
             raise UsageError(f"there is no folder {templates} with instruction templates")
+        from loopd.adapters.prompts import Prompts
+
         copies |= {f"{TEMPLATES}/{path.name}": _text(path) for path in sorted(templates.glob("*.j2"))}
         Prompts([templates]).check()
     return copies

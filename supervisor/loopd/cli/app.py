@@ -3,34 +3,50 @@
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import typer
+from msgspec import Struct
 
+from loopd.cli import lean
+from loopd.cli.aside import aside
 from loopd.domain.errors import UsageError
 from loopd.domain.text import safe_line
 
-# Click's UsageError, or the copy of it that newer releases of typer carry; typer exports neither.
-_BadUsage: type[Exception] = typer.BadParameter.__mro__[1]
 
+class Command(Struct, frozen=True):
+    """One command: a group of the help, one line about it, and `module:function`.
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command: a group of the help, one line about it, and `module:function`."""
+    With `then`, the function only reads the words, in a child, and `then` carries out what it returns: a supervisor
+    keeps nothing of the libraries that read a command line. `plain` reads the commonest words of all, a single name,
+    which need no library.
+    """
 
     group: str
     about: str
     target: str
+    then: str = ""
+    plain: str = ""
 
 
 RUN, LOOK, STEER, WRITE = "Run", "Look", "Steer", "Write contracts"
 COMMANDS: Mapping[str, Command] = {
-    "run": Command(RUN, "pursue a goal until every criterion holds or the budget is spent", "loopd.cli.run:run"),
-    "resume": Command(RUN, "go on with an interrupted or reopened run", "loopd.cli.run:resume"),
+    "run": Command(
+        RUN,
+        "pursue a goal until every criterion holds or the budget is spent",
+        "loopd.cli.run:run",
+        then="loopd.cli.work:carry_out",
+        plain="loopd.cli.agree:start_of",
+    ),
+    "resume": Command(
+        RUN,
+        "go on with an interrupted or reopened run",
+        "loopd.cli.run:resume",
+        then="loopd.cli.work:carry_out",
+        plain="loopd.cli.orders:GoOn",
+    ),
     "verify": Command(RUN, "check a contract's criteria now, without an agent", "loopd.cli.verify:verify"),
     "ps": Command(LOOK, "all runs, the most recently changed first", "loopd.cli.glance:glance"),
     "status": Command(LOOK, "one run on one screen", "loopd.cli.glance:glance"),
@@ -61,12 +77,31 @@ def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Comm
         raise UsageError(f"{_unknown(name, commands, 'command')}\nsee loopd --help")
     if {"--help", "-h"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         return _help(name)
+    command = commands[name]
+    if not command.then:
+        return _status(_called(name, command.target, rest, nursery))
+    import_module("loopd.cli.orders")  # before the fork, or both would import it
+    read = partial(_called, name, command.target, rest)
+    if command.plain and len(rest) == 1 and not rest[0].startswith("-"):
+        read = partial(_named, command.plain, rest[0])
+    order = aside(read, meanwhile=partial(_function, command.then))
+    _settle()
+    return _status(order if isinstance(order, int) else _function(command.then)(order, nursery))
+
+
+def _named(target: str, word: str) -> object:
+    return _function(target)(word)
+
+
+def _called(name: str, target: str, words: list[str], nursery: object = None) -> object:
+    """What the function behind a command returns. Raises `UsageError` for words that are wrong."""
+    import typer
+
     try:
-        command = build(name, commands[name].target)
-        gc.freeze()
-        gc.enable()
-        result = command.main(args=rest, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery)
-    except _BadUsage as error:
+        command = build(name, target)
+        _settle()
+        return command.main(args=words, prog_name=f"loopd {name}", standalone_mode=False, obj=nursery)
+    except _bad_usage() as error:
         raise UsageError(f"{name}: {_mend(error)}\nsee loopd {name} --help") from None
     except typer.Abort:
         return 130
@@ -76,7 +111,24 @@ def invoke(words: list[str], nursery: object = None, commands: Mapping[str, Comm
         raise
     finally:
         sys.stdout.flush()
+
+
+def _status(result: object) -> int:
     return result if isinstance(result, int) else 0
+
+
+def _settle() -> None:
+    """What was imported stays: the collector need not walk over it again."""
+    lean.settle()
+    gc.freeze()
+    gc.enable()
+
+
+def _bad_usage() -> type[Exception]:
+    """Click's UsageError, or the copy of it that newer releases of typer carry; typer exports neither."""
+    import typer
+
+    return typer.BadParameter.__mro__[1]
 
 
 def _help(name: str) -> int:
@@ -86,6 +138,8 @@ def _help(name: str) -> int:
 
 def build(name: str, target: str) -> Any:
     """The click command of one entry, its module imported now."""
+    import typer
+
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(name)(_function(target))
     return typer.main.get_command(app)
@@ -113,6 +167,8 @@ def _options(context: Any) -> Iterator[str]:
 
 
 def _unknown(word: str, known: Any, what: str) -> str:
+    from difflib import get_close_matches
+
     options = sorted(name for name in known if what == "command" or name.startswith("-"))
     near = get_close_matches(word, options, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""

@@ -1,7 +1,7 @@
 """Something done in a forked child, for its result alone.
 
-Reading a contract needs a YAML parser and the settings library for a moment; a supervisor lives for a night. What is
-done aside leaves nothing in its memory.
+Reading a command line and a contract needs typer, a YAML parser and the settings library for a moment; a supervisor
+lives for a night. What is done aside leaves nothing in its memory.
 """
 
 import os
@@ -24,8 +24,10 @@ class ToldError(LoopdError):
         self.exit_status = exit_status
 
 
-def aside(compute: Callable[[], T]) -> T:
+def aside(compute: Callable[[], T], meanwhile: Callable[[], object] = lambda: None) -> T:
     """The result of `compute`, which must be picklable. Call it while this process has one thread.
+
+    `meanwhile` is done here at the same time.
 
     A `LoopdError` comes back as `ToldError`; any other error as `RuntimeError` with the child's traceback.
     """
@@ -35,11 +37,12 @@ def aside(compute: Callable[[], T]) -> T:
         os.close(reading)
         _answer(compute, writing)
     os.close(writing)
+    meanwhile()
     with open(reading, "rb") as pipe:  # noqa: PTH123
         answer = pipe.read()
     os.waitpid(child, 0)
     if not answer:
-        raise StateError("the contract could not be read: the process that read it was killed")
+        raise StateError("the command line could not be read: the process that read it was killed")
     kind, value = pickle.loads(answer)
     if kind == "told":
         raise ToldError(*value)

@@ -1,10 +1,11 @@
 """Imports without what they take along and loopd never uses; called before the heavy ones.
 
-Measured: TLS for asyncio and the reading of package metadata for pydantic's plugins cost a quarter of the memory of a
-run and a sixth of its start. Both are still there for whoever asks for them later.
+Measured: TLS for asyncio, OpenSSL's digests for a template loader, the reading of package metadata for pydantic's
+plugins and the time zones it has a type for cost a quarter of the memory of a run and a sixth of its start. All are
+still there for whoever asks for them later.
 """
 
-import importlib.util
+import importlib
 import sys
 from functools import partial
 from types import ModuleType
@@ -20,6 +21,11 @@ def prepare() -> None:
         finally:
             del sys.modules["ssl"]
     _import_when_used("ssl", types=("SSLContext",))
+    _import_when_used("zoneinfo", types=("ZoneInfo", "ZoneInfoNotFoundError"))
+    for name in ("bz2", "lzma", "secrets"):  # shutil asks whether the first two are there, pydantic compares secrets
+        _import_when_used(name)
+    _import_when_used("hashlib", functions=("sha1",))  # with OpenSSL
+    _import_when_used("importlib.resources.abc", types=("Traversable",))
     _import_when_used("importlib.metadata", functions=("entry_points", "version"))
     from pydantic.plugin import _loader
 
@@ -27,32 +33,46 @@ def prepare() -> None:
         _loader._plugins = {}  # no plugin of another package decides what a contract means
 
 
+def settle() -> None:
+    """What was to be imported is: from now on every type is the real one, loaded when it is asked for."""
+    if "anyio" in sys.modules:
+        import anyio.streams.tls  # noqa: F401  # anyio's loop imports it late, for a type
+    while _stand_ins:
+        module, name = _stand_ins.pop()
+        if isinstance(module, _Late):
+            delattr(module, name)
+
+
+_stand_ins: list[tuple[ModuleType, str]] = []
+
+
 class _Late(ModuleType):
-    """A module that is executed at the first look at one of its names, or the first call of a function given late."""
+    """A module that is imported at the first look at one of its names, or the first call of a function given late."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by every import
             raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        module = importlib.import_module(self.__name__)
+        self.__dict__.update(module.__dict__)  # for those who hold this one
         self.__class__ = ModuleType  # type: ignore[assignment]
-        assert self.__spec__ is not None and self.__spec__.loader is not None
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
+        return getattr(module, name)
 
 
 def _import_when_used(name: str, functions: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> None:
     """Put a late module in its place. Functions and types are what others take from it when they are imported."""
-    spec = importlib.util.find_spec(name)
-    if name in sys.modules or spec is None:
+    if name in sys.modules:
         return
-    module = importlib.util.module_from_spec(spec)
-    module.__class__ = _Late
+    module = _Late(name)
     for function in functions:
         setattr(module, function, partial(_call_late, module, function))
     for each in types:
-        setattr(module, each, object)  # for annotations
+        setattr(module, each, type(each, (), {}))  # for annotations and look-ups by type
+        _stand_ins.append((module, each))
     sys.modules[name] = module
     parent, _, child = name.rpartition(".")
-    if parent:
+    if parent in sys.modules:
         setattr(sys.modules[parent], child, module)
 
 

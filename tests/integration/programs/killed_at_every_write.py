@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import loopd.cli.run
+import loopd.cli.work
 from loopd.adapters.ledger import FileLedger
 from loopd.main import main
 from loopd.ports.ledger import Event
 
 _append = FileLedger.append
-assert loopd.cli.run
+assert loopd.cli.work
 
 
 def writes(ledger: FileLedger, kind: str, data: Mapping[str, Any]) -> str:

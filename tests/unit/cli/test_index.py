@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from loopd.adapters.liveness import is_alive as real_is_alive
 from loopd.adapters.liveness import start_time
