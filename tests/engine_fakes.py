@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from fakes import FakeClock, MemoryLedger, MemoryRequests
 from loopd.domain.attempt import Ended, Exit, Usage

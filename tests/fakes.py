@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from loopd.adapters.liveness import is_alive
 from loopd.adapters.stores.find import find_run

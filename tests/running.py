@@ -17,6 +17,14 @@ SOURCE = Path(__file__).parents[1] / "supervisor"
 GIT_IDENTITY = ("-c", "user.name=someone", "-c", "user.email=someone@example.invalid")
 
 
+def _born_ns(run: Path) -> float:
+    """When a run folder got its agreement; one that has none yet is the newest."""
+    try:
+        return (run / "agreement.json").stat().st_mtime_ns
+    except OSError:
+        return float("inf")
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder an agent works in, with its own loopd state beside it."""
@@ -73,7 +81,7 @@ class Project:
     def run_folders(self) -> list[Path]:
         """Folders of all runs, oldest first."""
         runs = self.state / "runs"
-        return sorted(runs.iterdir(), key=lambda path: path.stat().st_mtime_ns) if runs.is_dir() else []
+        return sorted(runs.iterdir(), key=_born_ns) if runs.is_dir() else []
 
     def events(self) -> list[dict[str, Any]]:
         """Events of the newest run's ledger."""

@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from loopd.adapters.workspace import WorkspacePlan, open_workspace
 from loopd.ports.workspace import CheckTree, Workspace

@@ -3,10 +3,10 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fakes import MemoryStore
 from loopd.adapters.liveness import start_time

@@ -18,6 +18,7 @@ HEAVY = (
     "dataclasses",
     "jinja2",
     "loguru",
+    "msgspec",
     "pathlib",
     "pydantic",
     "psutil",
@@ -38,6 +39,18 @@ def worked(project: Project) -> Project:
     ran = project.loopd("run", "goal.yaml")
     assert ran.status == 0, ran.text
     return project
+
+
+def test_status_tells_of_a_long_check_however_quickly_it_came(project: Project) -> None:
+    """What follows quickly on something told is told a moment later, not never."""
+    check = "sh -c 'test ! -f done.txt || exec sleep 600; false'"
+    agent = f"{{command: [{sys.executable}, -c, {json.dumps(EDIT.replace('a.txt', 'done.txt'))}]}}"
+    project.write({"a.txt": "old\n", "goal.yaml": contract("edit", [check], agent)}).commit()
+    with ended(project.start("run", "goal.yaml")) as loopd:
+        wait_for(lambda: project.run_folders() and any(project.run_folders()[0].glob("checks/0001-*")))
+        wait_for(lambda: json.loads(project.loopd("status", "--json").out)["step"] == "verify")
+        loopd.send_signal(signal.SIGTERM)
+        assert loopd.wait(timeout=60) == 143
 
 
 @pytest.mark.parametrize(

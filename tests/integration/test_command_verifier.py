@@ -4,11 +4,11 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from loopd.adapters.clock import SystemClock
 from loopd.adapters.containment.bubblewrap import find_bubblewrap
@@ -151,6 +151,30 @@ def test_a_check_gets_its_tree_a_short_environment_and_a_private_home(verifiers,
     assert stdin == ""
     assert argv == [f"{context.folder}/out/x", str(context.tree.path), "{other}"]
     assert not Path(home).exists()
+
+
+def test_a_home_that_a_check_touched_is_not_the_next_one_s(verifiers, context):
+    """An untouched one is: making a folder costs more than all else of a short check."""
+    scripts = [
+        "pass",
+        "open(home + '/left', 'w')",
+        "pass",
+        "os.chmod(home, 0o755)",
+        "os.setxattr(home, 'user.left', b'x')",
+        "pass",
+    ]
+    told = "import os, stat; home = os.environ['HOME']; status = os.stat(home)\n"
+    told += "print(status.st_ino, stat.S_IMODE(status.st_mode), os.listdir(home), os.listxattr(home))\n"
+    lines = []
+    for number, script in enumerate(scripts):
+        apart = replace(context, folder=context.folder / str(number))
+        assert check(verifiers, criterion(told + script), apart).status is Status.PASS
+        lines.append((apart.folder / "stdout.log").read_text().split(maxsplit=1))
+    assert {line[1] for line in lines} == {"448 [] []\n"}
+    folders = [line[0] for line in lines]
+    assert folders[0] == folders[1]
+    assert folders[2] == folders[3]
+    assert not any((context.folder / str(number) / "home").exists() for number in (0, 1, 2, 3, 4))
 
 
 def test_variables_that_the_contract_names_are_handed_over(context):

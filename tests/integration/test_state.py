@@ -191,6 +191,19 @@ def test_requests_of_many_processes_all_arrive_each_with_its_own_number(tmp_path
         assert mine == list(range(10))
 
 
+def test_a_request_after_many_looks_at_an_empty_folder_is_seen(tmp_path: Path) -> None:
+    """A folder that has not changed is not read again; one that has is, however soon after a look."""
+    ours, theirs = FolderRequests(tmp_path), FolderRequests(tmp_path)
+    for number in range(1, 4):
+        os.utime(tmp_path, ns=(0, number * 10**9))  # an hour of silence
+        assert ours.peek() == ours.peek() == ()
+        for _ in range(2):
+            theirs.put(RequestKind.STEER, {})
+            assert [request.kind for request in ours.peek()][-1:] == ["steer"]
+        for request in ours.peek():
+            ours.done(request)
+
+
 def test_a_request_that_cannot_be_read_is_set_aside_and_does_not_stop_the_others(tmp_path: Path) -> None:
     requests = FolderRequests(tmp_path)
     requests.put(RequestKind.STEER, {})

@@ -3,19 +3,18 @@
 A run is only ever judged by this; the files it came from may change meanwhile. `loopd amend` replaces it.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter
+import msgspec
+from msgspec import Struct, field
 
 from loopd.adapters.atomic import write_whole
 from loopd.domain.budget import Allowance
 from loopd.domain.contract import Goal
 from loopd.domain.decision import Policy
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import StateError
 from loopd.domain.written import RESOLVED
 from loopd.engine.run import Timers
@@ -27,8 +26,7 @@ SCRIPT = "script.yaml"  # the copy of a scripted agent's file
 TEMPLATES = "templates"  # the folder with copies of the owner's instruction templates
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One effective value and where it came from, as printed before the first attempt."""
 
     name: str
@@ -36,8 +34,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """Everything of an agreement but the goal itself."""
 
     contract: Path  # where it was read; named to people only
@@ -55,8 +52,7 @@ class Terms:
     files: Mapping[str, str] = field(default_factory=dict)  # "reference SPEC.md" -> sha256
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """The goal, its text, its terms."""
 
     goal: Goal
@@ -67,12 +63,9 @@ class Agreement:
     )  # files of the contract's, by their name in the run's folder
 
 
-_TERMS = TypeAdapter(Terms)
-
-
 def content(agreement: Agreement) -> bytes:
     """The file's bytes."""
-    terms: dict[str, Any] = _TERMS.dump_python(agreement.terms, mode="json")
+    terms = msgspec.to_builtins(agreement.terms, enc_hook=str)  # a path is all that needs it
     goal = agreement.goal.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     whole = {"format": FORMAT, "goal": goal, "terms": terms, "text": agreement.text, "copies": dict(agreement.copies)}
     return json.dumps(whole, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
@@ -92,7 +85,7 @@ def keep(folder: Path, agreement: Agreement) -> None:
 def pins(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of an agreement as they lie there now, to notice later changes."""
     names = (NAME, TEXT, *recall(folder).copies)
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    return {name: sha256_hex((folder / name).read_bytes()) for name in names}
 
 
 def recall(folder: Path) -> Agreement:
@@ -103,8 +96,13 @@ def recall(folder: Path) -> Agreement:
         if whole["format"] != FORMAT:
             raise StateError(f"{path} has format {whole['format']}; this loopd reads format {FORMAT}, use a newer one")
         goal = Goal.model_validate(whole["goal"], context=RESOLVED)
-        return Agreement(goal, whole["text"], _TERMS.validate_python(whole["terms"]), whole["copies"])
+        return Agreement(
+            goal,
+            whole["text"],
+            msgspec.convert(whole["terms"], Terms, dec_hook=lambda kind, value: kind(value)),
+            whole["copies"],
+        )
     except OSError as error:
         raise StateError(f"{path} cannot be read: {error.strerror}; the run cannot be resumed") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise StateError(f"{path} is damaged ({type(error).__name__}); the run cannot be resumed") from error

@@ -7,11 +7,12 @@ line, number 0, tells the format version.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from msgspec import Struct
+
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import StateError
 from loopd.ports.ledger import Event
 
@@ -20,8 +21,7 @@ HEADER = "ledger"
 _SEAL_BYTES = len(',"hash":""}\n') + 64
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A place between two lines of a ledger."""
 
     seq: int  # of the line before it; -1: the beginning of the file
@@ -48,7 +48,7 @@ def compose(seq: int, at: str, kind: str, data: str) -> bytes:
 
 def seal(body: bytes, mark: Mark) -> tuple[bytes, Mark]:
     """The whole line that puts `body` at `mark`, and the mark after it."""
-    digest = sha256(mark.hash.encode() + body).hexdigest()
+    digest = sha256_hex(mark.hash.encode() + body)
     line = b'%s,"hash":"%s"}\n' % (body, digest.encode())
     return line, Mark(mark.seq + 1, mark.offset + len(line), digest)
 

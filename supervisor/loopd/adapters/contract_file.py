@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from loopd.adapters.contract_problems import Places, problems_of
@@ -33,8 +33,7 @@ _STANDINS: Mapping[str, Any] = {"goal": "standin", "objective": "standin", "crit
 _VERIFIER_LOCS: tuple[Loc, ...] = ((), ("run",), ("use",))
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A contract that holds. The objective's text is in `goal`, whether it was written here or in a file."""
 
     goal: Goal
@@ -43,7 +42,7 @@ class Loaded:
     text: str  # as written
     digest: str
     files: tuple[Pinned, ...]
-    places: Places = field(compare=False, repr=False)
+    places: Places
     overridden: frozenset[str] = frozenset()  # keys given on the command line instead
 
     @property

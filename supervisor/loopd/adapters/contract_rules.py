@@ -3,22 +3,22 @@
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from loopd.adapters.registry import GROUP
+from msgspec import Struct
+
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.scope import files_named_by, only_inspects
 from loopd.domain.written import Loc
+from loopd.ports.agent import GROUP
 
 Fault = tuple[Loc, str]
 LARGEST_TEXT = 1024 * 1024  # bytes of a contract or an objective
 _MOST_FILES = 2_000  # of one glob; a whole source tree is no reference
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Struct, frozen=True):
     """A file whose content belongs to the contract."""
 
     kind: str  # "objective" | "reference" | "sealed" | "verifier"

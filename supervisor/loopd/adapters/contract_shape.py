@@ -1,10 +1,10 @@
 """The models of the contract as data: which keys there are, where, and what each holds."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
+from msgspec import Struct
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -12,8 +12,7 @@ from loopd.domain.contract import Goal
 from loopd.domain.written import Written
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key: `path` without list positions, `below` the model of its value when it has keys of its own."""
 
     path: tuple[str, ...]

@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loopd.adapters.atomic import write_whole
 from loopd.adapters.contract_file import understand
@@ -17,8 +18,7 @@ _MOST_NAMES = 1000
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What the command line says. Exactly one of `objective` and `prompt_file`; paths are meant from `cwd`."""
 
     cwd: Path

@@ -7,9 +7,9 @@ what YAML 1.1 and 1.2 read differently (`no`, `0755`, `1:30`) stays text and is 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from ruamel.yaml import YAML
 from ruamel.yaml import events as yaml_events
 from ruamel.yaml.error import MarkedYAMLError
@@ -34,8 +34,7 @@ _CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _OTHER_NUMBER = re.compile(r"[-+]?(0[xo][0-9a-fA-F_]+|0b[01_]+|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?)")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a value stands (both 1-based, 0 when not in the file) and how it was written."""
 
     line: int
@@ -47,8 +46,7 @@ class Place:
     doubt: str = ""  # why readers of YAML would not agree on it
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A whole file. Empty values are None in `data`; problems are in the order of the file."""
 
     data: Mapping[str, Any]
@@ -56,8 +54,7 @@ class Document:
     problems: tuple[Problem, ...]
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A mapping or list whose end has not been read yet."""
 
     loc: Loc
@@ -67,8 +64,7 @@ class _Open:
     twice: bool = False
 
 
-@dataclass(slots=True)
-class _Builder:
+class _Builder(Struct):
     file: str
     places: dict[Loc, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)

@@ -4,10 +4,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct
 
 from loopd.adapters.atomic import sync_folder, write_fully
 from loopd.adapters.chain import (
@@ -35,8 +36,7 @@ __all__ = ["FileLedger", "Repair", "open_ledger", "read_ledger", "read_since_sna
 RESERVE_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """An incomplete last line, never acknowledged, that was cut off and kept aside."""
 
     seq: int  # the number its event would have had

@@ -1,10 +1,14 @@
 """Pinned copies in the run's folder, guarded by digests that are kept in memory and in the ledger."""
 
-import hashlib
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import StateError
+
+_TICK_NS = 20_000_000
 
 
 class PinnedFiles:
@@ -19,15 +23,35 @@ class PinnedFiles:
             if content is None or _digest(content) != digest:
                 raise StateError(f"{folder / name} is not what this run was started with; it cannot be resumed")
             self._content[name] = content
+        self._seen: dict[str, tuple[int, ...] | None] = {}  # what a file looked like when its content was right
 
     def changed(self) -> tuple[str, ...]:
-        """See the port."""
-        return tuple(name for name, content in self._content.items() if _read(self._folder / name) != content)
+        """See the port. A file with the times it had at an earlier look is not read again."""
+        return tuple(name for name in self._content if not self._stands(name))
 
     def repair(self) -> None:
         """See the port."""
         for name in self.changed():
             _write(self._folder / name, self._content[name])
+
+    def _stands(self, name: str) -> bool:
+        path = self._folder / name
+        looks = _looks(path)
+        if looks is not None and self._seen.get(name) == looks:
+            return True
+        stands = _read(path) == self._content[name]
+        self._seen[name] = looks if stands and looks == _looks(path) else None
+        return stands
+
+
+def _looks(path: Path) -> tuple[int, ...] | None:
+    """Inode, size and times; None while they are too young to show another change (the clock of times ticks)."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    looks = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode)
+    return looks if time.time_ns() - status.st_ctime_ns > _TICK_NS else None
 
 
 def _read(path: Path) -> bytes | None:
@@ -45,4 +69,4 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return sha256_hex(content)

@@ -4,16 +4,17 @@ Captured text is passed as values and never as template source. Templates come f
 from the package; a folder that the agent can write must not be among them: hand over a pinned copy.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import fields
+
 from loopd.adapters.atomic import write_whole
 from loopd.domain.attempt import Outcome
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import ContractError, Problem
 from loopd.domain.feedback import Briefing, Excerpt, Failure, Failures, Left, Row, Tried, reduced
 from loopd.domain.quantities import format_duration, format_money, format_tokens
@@ -98,7 +99,7 @@ def save_instruction(folder: Path, text: str) -> str:
     """Write `instruction.md` into `folder`, whole and durable; its SHA-256 in hex."""
     data = text.encode()
     write_whole(folder / INSTRUCTION, data)
-    return hashlib.sha256(data).hexdigest()
+    return sha256_hex(data)
 
 
 def fenced(text: str) -> str:

@@ -5,15 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopd.adapters.agents.command import CommandAgent
-from loopd.adapters.agents.scripted import ScriptedAgent
 from loopd.domain.errors import ContractError, Problem
 from loopd.domain.roles import Role
-from loopd.ports.agent import Agent
+from loopd.ports.agent import GROUP, Agent
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-GROUP = "loopd.agents"  # an entry point is a callable (role, folder) -> Agent
 
 
 def agent_for(role: Role, folder: Path, pinned_script: Path | None = None) -> Agent:
@@ -28,6 +25,8 @@ def agent_for(role: Role, folder: Path, pinned_script: Path | None = None) -> Ag
     if choice is None:
         raise ContractError((Problem("no agent is named; write agent: {command: [PROGRAM, ARG]}"),))
     if choice.scripted is not None:
+        from loopd.adapters.agents.scripted import ScriptedAgent
+
         return ScriptedAgent(folder / choice.scripted, pinned_script)
     if choice.command is not None:
         return CommandAgent(choice, folder, role.args)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from loopd.domain.errors import StateError
 from loopd.ports.requests import Request, RequestKind
 
 FORMAT = 1
+_TICK_NS = 20_000_000
 
 
 class FolderRequests:
@@ -20,6 +22,7 @@ class FolderRequests:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._empty_at: int | None = None  # the folder's time at a look that found no request
 
     def put(self, kind: RequestKind, data: Mapping[str, Any]) -> Request:
         """See the port."""
@@ -33,8 +36,16 @@ class FolderRequests:
         return Request(number, kind, json.loads(content)["data"])
 
     def peek(self) -> tuple[Request, ...]:
-        """See the port. A file that is no request becomes `*.unreadable`, or it would be in the way."""
-        return tuple(request for number in _numbers(self._folder) if (request := self._read(number)))
+        """See the port. A file that is no request becomes `*.unreadable`, or it would be in the way.
+
+        Asked many times an attempt, so a folder that has the time it had when it was empty is not read again.
+        """
+        changed_at = _changed_at(self._folder)
+        if changed_at is not None and changed_at == self._empty_at:
+            return ()
+        found = tuple(request for number in _numbers(self._folder) if (request := self._read(number)))
+        self._empty_at = None if found else changed_at
+        return found
 
     def done(self, request: Request) -> None:
         """See the port."""
@@ -58,6 +69,15 @@ class FolderRequests:
         except (ValueError, KeyError, TypeError):
             path.rename(path.with_suffix(".unreadable"))
             return None
+
+
+def _changed_at(folder: Path) -> int | None:
+    """When a file last came or went, in ns; None while that is too near to tell the next change (times tick)."""
+    try:
+        at = folder.stat().st_mtime_ns
+    except OSError:
+        return None
+    return at if time.time_ns() - at > _TICK_NS else None
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -3,12 +3,11 @@
 Every layer is checked by itself, so that a wrong value is told even where a stronger layer hides it.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
@@ -34,8 +33,7 @@ from loopd.domain.errors import ContractError, Problem
 from loopd.domain.written import Loc
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One value that holds, and who said so."""
 
     name: str
@@ -43,8 +41,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """Everything that holds for a run."""
 
     goal: Goal  # the contract, with the agent, isolation and budget that hold
@@ -64,8 +61,7 @@ class Effective:
         return next(setting.source for setting in self.settings if setting.name == name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     values: Mapping[str, Any]  # by full name, understood
     source: Mapping[str, str]
 
@@ -181,14 +177,20 @@ class _Environment(EnvSettingsSource):
         return {name.lower(): text for name, text in self._given.items()}
 
 
+def _toml(content: bytes) -> dict[str, Any]:
+    import tomllib  # most projects have no such file
+
+    return tomllib.loads(content.decode("utf-8-sig"))
+
+
 def _file_layer(
     path: Path, model: type[Settings], name: str, problems: list[Problem]
 ) -> tuple[Settings | None, _Layer]:
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        data = _toml(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         data = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         problems.append(Problem(f"{name}: {getattr(error, 'strerror', None) or error}"))
         data = {}
     if agents := data.pop("agents", None):

@@ -70,7 +70,12 @@ class Settings(BaseSettings):
 
     # Not strict itself, its parts are: in strict mode the environment's source converts texts before they are parsed.
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, env_prefix=PREFIX, env_nested_delimiter="__"
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        defer_build=True,  # one of the two models is used by most commands
     )
 
     agent: Annotated[Agent | None, NoDecode] = Field(None, description="Who works when no one else is named.")

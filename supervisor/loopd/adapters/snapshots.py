@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from msgspec import Struct
+
 from loopd.adapters.atomic import write_whole
 from loopd.adapters.chain import FORMAT, Mark, canonical, follow
+from loopd.domain.digests import sha256_hex
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """`state` as it was after the event before `mark`; `before` is the mark in front of that event's line."""
 
     before: Mark
@@ -36,7 +36,7 @@ def write_summary(path: Path, summary: Summary) -> None:
         "previous_hash": summary.before.hash,
         "state": summary.state,
     }
-    fields["digest"] = sha256(canonical(fields)).hexdigest()
+    fields["digest"] = sha256_hex(canonical(fields))
     write_whole(path, json.dumps(fields, separators=(",", ":"), allow_nan=False).encode() + b"\n")
 
 
@@ -45,7 +45,7 @@ def read_summary(path: Path) -> Summary | None:
     try:
         fields = json.loads(path.read_bytes())
         digest = fields.pop("digest")
-        if fields["format"] != FORMAT or digest != sha256(canonical(fields)).hexdigest():
+        if fields["format"] != FORMAT or digest != sha256_hex(canonical(fields)):
             return None
         seq = fields["seq"]
         before = Mark(seq - 1, fields["line_offset"], fields["previous_hash"])

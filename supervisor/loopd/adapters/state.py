@@ -3,16 +3,16 @@
 import base64
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loopd.domain.errors import BlockedError, StateError, UsageError
 
 _TRIES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Struct, frozen=True):
     """The paths of one run; nothing is created by naming them."""
 
     root: Path
@@ -82,8 +82,7 @@ class RunFolder:
         return self.attempts / f"{number:04}"
 
 
-@dataclass(frozen=True, slots=True)
-class StateFolder:
+class StateFolder(Struct, frozen=True):
     """The paths of everything loopd keeps for one user."""
 
     root: Path

@@ -1,11 +1,14 @@
 """Putting a run together: the one place that builds adapters and hands them to the engine."""
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loopd.adapters import agreement as agreements
 from loopd.adapters.agreement import Agreement
@@ -27,6 +30,7 @@ from loopd.adapters.tail import Tail, read_ends
 from loopd.adapters.verifiers.command import CheckTerms, CommandVerifiers
 from loopd.adapters.workspace import WorkspacePlan, open_workspace
 from loopd.domain.contract import Goal
+from loopd.domain.errors import StateError
 from loopd.domain.record import Record, Step, apply, load
 from loopd.domain.run import ENDED
 from loopd.domain.scope import Scope
@@ -39,11 +43,12 @@ from loopd.ports.store import RunEntry
 from loopd.ports.workspace import Workspace
 
 PUBLISH_S = 0.2  # between two looks that status tools can take, while quick events follow each other
-OF_MANY = frozenset({"attempt.reserved", "attempt.ended", "attempt.captured", "verdict", "attempt.assessed"})
+OF_MANY = frozenset(
+    {"attempt.reserved", "attempt.started", "attempt.ended", "attempt.captured", "verdict", "attempt.assessed"}
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where loopd keeps its state, and the index of what lies there."""
 
     state: StateFolder
@@ -151,9 +156,8 @@ def publisher(place: Place, folder: RunFolder, agreement: Agreement, run: Run) -
     return Publisher(place, folder, agreement, run)
 
 
-@dataclass(slots=True)
-class Publisher:
-    """Tells status tools after every event that is not one of many, and the index after every change of state."""
+class Publisher(Struct):
+    """Tells status tools of every event, one of many a moment later, and the index of every change of state."""
 
     place: Place
     folder: RunFolder
@@ -161,16 +165,28 @@ class Publisher:
     run: Run
     told: str = ""
     told_s: float = -PUBLISH_S  # on the run's clock
+    later: asyncio.TimerHandle | None = None  # while something is held back
     pid: int = field(default_factory=os.getpid)
     pid_start: int = field(default_factory=lambda: start_time(os.getpid()) or 0)
 
     def __call__(self, record: Record, kind: str, data: Mapping[str, Any]) -> None:
         """One event was recorded."""
-        now_s = self.run.ports.clock.elapsed()
         passing = kind in OF_MANY or (kind == "decision" and record.step is Step.LAUNCH)
-        if passing and now_s - self.told_s < PUBLISH_S:
-            return
-        self.told_s = now_s
+        wait_s = self.told_s + PUBLISH_S - self.run.ports.clock.elapsed()
+        if not passing or wait_s <= 0:
+            self._publish(record)
+        elif self.later is None:
+            self.later = asyncio.get_running_loop().call_later(wait_s, self._catch_up)
+
+    def _catch_up(self) -> None:
+        with suppress(StateError):  # the next event says so, where it can be answered
+            self._publish(self.run.record)
+
+    def _publish(self, record: Record) -> None:
+        if self.later is not None:
+            self.later.cancel()
+            self.later = None
+        self.told_s = self.run.ports.clock.elapsed()
         now = self.run.ports.clock.now().isoformat(timespec="milliseconds")
         state = standing(record)
         alive = state not in ENDED

@@ -1,10 +1,9 @@
 """What the command line says about settings."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """What the command line says about settings."""
 
     attempts: int | None = None

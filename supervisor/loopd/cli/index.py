@@ -124,8 +124,9 @@ def is_alive(pid: int, pid_start: int) -> bool:
 
 
 def _ask_the_store() -> "list[dict[str, Any]]":
-    from dataclasses import asdict
     from pathlib import Path
+
+    from msgspec.structs import asdict
 
     from loopd.adapters.state import StateFolder
     from loopd.adapters.stores.sqlite import open_store

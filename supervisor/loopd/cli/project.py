@@ -14,12 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from loopd.adapters.contract_file import Loaded, load_contract
 from loopd.adapters.contract_lint import warnings
 from loopd.adapters.contract_schema import schema_text
-from loopd.adapters.registry import GROUP
 from loopd.adapters.settings import Effective, render_effective, resolve
 from loopd.cli.survey import Found, survey
 from loopd.cli.words import span
 from loopd.domain.errors import ContractError, UsageError
 from loopd.domain.text import safe_line
+from loopd.ports.agent import GROUP
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _PLAIN = re.compile(r"[A-Za-z0-9./][\w ./,+=-]*")

@@ -18,9 +18,8 @@ LEAVING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def supervise(run: Run) -> Ending:
     """Pursue the goal until it is over or a signal asks to leave."""
-    gc.collect()
     gc.freeze()  # what was imported stays for good: walking over it again and again would cost every attempt
-    gc.set_threshold(10_000, 20, 50)  # what an attempt makes is mostly freed by itself
+    gc.set_threshold(2_000, 10, 50)  # what an attempt makes is mostly freed by itself
     return anyio.run(first_of, partial(pursue, run), partial(_listen, run))
 
 

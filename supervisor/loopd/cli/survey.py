@@ -4,9 +4,10 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 _LARGEST = 1024 * 1024  # bytes of a file that is looked into
 _TARGET = re.compile(r"^([A-Za-z][\w-]*)\s*:(?!=)", re.MULTILINE)
@@ -21,8 +22,7 @@ _PYTHON_LOCKS = {"uv.lock": "uv sync --frozen", "poetry.lock": "poetry install"}
 _PYTHON_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One command that the project itself has for checking."""
 
     name: str
@@ -31,8 +31,7 @@ class Check:
     report: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What one language, or a Makefile, contributes."""
 
     kind: str

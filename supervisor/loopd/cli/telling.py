@@ -1,10 +1,11 @@
 """What an event of the ledger means in a line or two; most events need no line."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from textwrap import wrap
 from typing import Any
+
+from msgspec import Struct, field
 
 from loopd.cli.words import count, span, until, usd
 from loopd.domain.record import Record
@@ -15,16 +16,14 @@ LIMIT = 300  # characters of one line
 _SHOWN = 5  # paths or commands named in one line
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line for people, and whether it is good, bad, a warning, or none of them."""
 
     text: str
     tone: str = ""  # "good" | "bad" | "warn" | ""
 
 
-@dataclass(slots=True)
-class Teller:
+class Teller(Struct):
     """Tells events of one run; what was told once is not told again."""
 
     contract: str

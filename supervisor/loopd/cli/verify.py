@@ -1,7 +1,6 @@
 """`verify`: a contract's criteria on the tree as it is now, without an agent and without a run."""
 
 import os
-import secrets
 import sys
 import tempfile
 from pathlib import Path
@@ -15,7 +14,7 @@ from loopd.adapters.clock import SystemClock
 from loopd.adapters.containment.containers import OwnedContainers
 from loopd.adapters.state import RunFolder, ensure_state, keep_outside, locate_state
 from loopd.adapters.verifiers.command import CommandVerifiers
-from loopd.adapters.workspace.prepared import remove_tree
+from loopd.adapters.workspace.removing import remove_tree
 from loopd.cli.agree import agree
 from loopd.cli.compose import check_terms, open_containers, workspace_of
 from loopd.cli.flags import Flags
@@ -33,9 +32,7 @@ def verify(
     agreed = agree(contract, Flags())
     state = ensure_state(locate_state(os.environ))
     keep_outside(state, agreed.terms.root)
-    folder = RunFolder(
-        Path(tempfile.mkdtemp(prefix="verify-", dir=state.root)) / "x" / f"verify-{secrets.token_hex(2)}"
-    )
+    folder = RunFolder(Path(tempfile.mkdtemp(prefix="verify-", dir=state.root)) / "x" / f"verify-{os.urandom(2).hex()}")
     folder.root.mkdir(parents=True)
     containers = open_containers(agreed, context.obj)
     try:

@@ -1,8 +1,9 @@
 """One agent process inside a run: what it was allowed, how it ended, what it cost."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 _Number = TypeVar("_Number", int, float)
 
@@ -22,8 +23,7 @@ class Outcome(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What an attempt cost as far as its agent told; None is unknown, never zero."""
 
     cost_usd: float | None = None
@@ -48,16 +48,14 @@ def _add(left: _Number | None, right: _Number | None) -> _Number | None:
     return left if right is None else left + right
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """A process that was part of an attempt and had to be ended by loopd."""
 
     pid: int
     command: str  # safe, at most 200 characters
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How the main process of a container left: an exit status or a signal, never both."""
 
     status: int | None = None

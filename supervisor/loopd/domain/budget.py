@@ -1,7 +1,9 @@
 """What a run may spend: reserved before a launch, settled after it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Usage
 
@@ -9,8 +11,7 @@ FIRST_RESERVE_SHARE = 0.1  # of the cost or token budget, while no attempt has t
 PRICED_ENOUGH = 2  # attempts that told their cost, before the cheapest of them says what a launch costs at least
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """What the owner allows, extensions included. None is unlimited, and only cost and tokens may be."""
 
     attempts: int
@@ -22,8 +23,7 @@ class Allowance:
     attempt_cost_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(Struct, frozen=True):
     """What one attempt may use up; stands as its price when it reports nothing."""
 
     time_s: float
@@ -31,8 +31,7 @@ class Reserve:
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """What a run has used up. Reserves of an attempt at work are not in it."""
 
     attempts: int = 0
@@ -49,8 +48,7 @@ class Spent:
     most_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """The budget that forbids another launch, in words."""
 
     budget: str  # "attempts" | "time" | "cost" | "tokens"

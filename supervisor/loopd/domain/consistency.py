@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 
 from loopd.domain.contract import Criterion, Goal
@@ -147,6 +146,8 @@ def _combinations(goal: Goal) -> Iterator[Fault]:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that `word` is a near miss of, or ""."""
+    from difflib import get_close_matches  # for mistakes only
+
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), "")
 
 

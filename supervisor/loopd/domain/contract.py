@@ -3,7 +3,6 @@
 Read `Goal` from top to bottom: it is the whole agreement. `adapters.contract_file` makes it from a file.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from loopd.domain.criterion import Criterion
+from loopd.domain.digests import sha256_hex
 from loopd.domain.environment import Environment, Sandbox, SandboxChoice
 from loopd.domain.roles import Agent, Role, Roles, Rung, RungChoice
 from loopd.domain.terms import AttemptTerms, BudgetTerms
@@ -195,4 +195,4 @@ def digest(goal: Goal, files: Mapping[str, str]) -> str:
     canonical = json.dumps(
         ["loopd.contract/1", meaning, dict(files)], sort_keys=True, ensure_ascii=True, allow_nan=False
     )
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return sha256_hex(canonical.encode())

@@ -1,14 +1,14 @@
 """What the verdicts on one tree mean for the goal."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from loopd.domain.progress import Score, fingerprint, score
 from loopd.domain.verdict import Status, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(Struct, frozen=True):
     """All that is known about a tree when its verdicts are in."""
 
     tree: str

@@ -1,7 +1,8 @@
 """The attempt at work, and an assessed one as history keeps it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from loopd.domain.attempt import Exit, Outcome, Usage
 from loopd.domain.budget import Reserve
@@ -10,8 +11,7 @@ from loopd.domain.progress import Score
 from loopd.domain.verdict import Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(Struct, frozen=True):
     """The attempt at work, or the last one."""
 
     number: int
@@ -37,8 +37,7 @@ class Current:
     notes: tuple[str, ...] = ()  # the operator's that its instruction used
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """An assessed attempt, as history keeps it."""
 
     number: int

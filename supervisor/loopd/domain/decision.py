@@ -1,9 +1,10 @@
 """What follows an attempt. Pure: the same facts, the same decision."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from loopd.domain.budget import Allowance, Spent, exhausted_by
 from loopd.domain.criteria import Assessment
@@ -23,8 +24,7 @@ class Rung(StrEnum):
     STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The owner's settings that decisions depend on."""
 
     ladder: tuple[Rung, ...] = (Rung.REPHRASE, Rung.FRESH, Rung.STOP)
@@ -34,8 +34,7 @@ class Policy:
     back_off_cap_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """What decisions need to know of the attempts so far, the one just assessed included."""
 
     no_effect: int = 0  # in a row
@@ -45,23 +44,20 @@ class History:
     restored: Mapping[str, int] = field(default_factory=dict)  # path -> attempts in a row that touched it
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(Struct, frozen=True):
     """Another attempt, told what failed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Another attempt, not before `seconds` have passed; uses no attempt."""
 
     seconds: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(Struct, frozen=True):
     """Another attempt, told in another way, after a pause."""
 
     rung: Rung
@@ -69,15 +65,13 @@ class Escalate:
     after_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Met:
+class Met(Struct, frozen=True):
     """Every criterion holds; the proven tree is delivered."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """The run ends without its goal."""
 
     state: State

@@ -3,7 +3,7 @@
 Failures of an agent or of a check are results, not exceptions; see `attempt` and `verdict`.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
 class LoopdError(Exception):
@@ -18,8 +18,7 @@ class UsageError(LoopdError):
     exit_status = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One fault of a contract: where it stands, what was found, what would be right."""
 
     message: str

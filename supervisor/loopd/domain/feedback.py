@@ -5,8 +5,10 @@ that give their verdict only are a row of the table and nothing else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Outcome
 from loopd.domain.contract import Criterion
@@ -22,8 +24,7 @@ NO_VALUE = "-"
 Verdicts = Mapping[str, Verdict]  # by name of the criterion
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One criterion as the agent sees it."""
 
     name: str
@@ -34,8 +35,7 @@ class Row:
     best: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """One thing that is wrong, as a verifier located it."""
 
     criterion: str
@@ -43,16 +43,14 @@ class Failure:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True):
     """The first failures and the number of further ones."""
 
     shown: tuple[Failure, ...] = ()
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """Captured output of one stream of a check, raw."""
 
     criterion: str
@@ -60,8 +58,7 @@ class Output:
     ends: Ends
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """The same as text that may be shown."""
 
     criterion: str
@@ -69,8 +66,7 @@ class Excerpt:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """An earlier attempt in loopd's own words."""
 
     attempt: int
@@ -78,8 +74,7 @@ class Tried:
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What may still be spent, the coming attempt included; None is no limit."""
 
     attempts: int
@@ -90,8 +85,7 @@ class Left:
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Briefing:
+class Briefing(Struct, frozen=True):
     """Everything an instruction is rendered from."""
 
     attempt: int

@@ -1,17 +1,17 @@
 """Whether an attempt got nearer: by verdicts and trees, never by what an agent printed."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
+
+from loopd.domain.digests import sha256_hex
 from loopd.domain.verdict import Status, Verdict
 
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\d+")  # addresses, durations, line numbers: noise in a failure's text
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Score:
+class Score(Struct, frozen=True, order=True):
     """How near a tree is. Compared by criteria met; between equals, fewer failing tests are better."""
 
     met: int = 0
@@ -32,4 +32,4 @@ def fingerprint(verdicts: Mapping[str, Verdict]) -> str:
         for name, verdict in sorted(verdicts.items())
         if verdict.status is not Status.PASS
     ]
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return sha256_hex("\n".join(lines).encode("utf-8", "surrogatepass"))[:16]

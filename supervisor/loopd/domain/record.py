@@ -4,12 +4,11 @@ The loop asks the record which step comes next, so a crash re-enters exactly whe
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from msgspec import Struct, ValidationError, convert, field, to_builtins
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Exit, Outcome, Usage
 from loopd.domain.budget import Allowance, Reserve, Spent, settle
@@ -41,8 +40,7 @@ class Step(StrEnum):
 MEASURED_ANEW = frozenset({Step.LAUNCH, Step.VERIFY, Step.DECIDE, Step.WAIT})
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A run as its ledger tells it. Bounded: it does not grow with the number of attempts."""
 
     run: str = ""
@@ -89,20 +87,19 @@ def apply(record: Record, kind: str, data: Mapping[str, Any], at: str = "") -> R
 
 def dump(record: Record) -> dict[str, Any]:
     """JSON values from which `load` makes an equal record."""
-    data: dict[str, Any] = _adapter(Record).dump_python(record, mode="json")
+    data: dict[str, Any] = to_builtins(record)
     return data
 
 
 def load(data: Mapping[str, Any]) -> Record:
     """The record that `dump` took apart. Raises `ValueError` when it does not fit."""
-    record: Record = _adapter(Record).validate_python(data)
+    record: Record = _value(Record, data)
     return record
 
 
 def dump_value(value: object) -> Any:
     """One fact of the domain as JSON values, for an event."""
-    kind: type = type(value)
-    return _adapter(kind).dump_python(value, mode="json")
+    return to_builtins(value)
 
 
 def _opened(record: Record, data: Mapping[str, Any], at: str) -> Record:
@@ -388,9 +385,7 @@ def _current(record: Record) -> Current:
 
 
 def _value(kind: type, data: object) -> Any:
-    return _adapter(kind).validate_python(data)
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    try:
+        return convert(data, kind)
+    except ValidationError as error:
+        raise ValueError(str(error)) from None

@@ -1,8 +1,9 @@
 """One verdict from several runs of the same check on the same tree."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
+
+from msgspec.structs import replace
 
 from loopd.domain.verdict import Metric, Status, Verdict
 

@@ -1,14 +1,14 @@
 """What a test report says, and what a complete one holds: the tests of the baseline, none newly skipped."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from loopd.domain.verdict import Finding, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class TestReport:
+class TestReport(Struct, frozen=True):
     """The tests of one run by id (`classname::name`), each in one of three tuples; sorted."""
 
     __test__ = False  # for pytest, which takes the name for a test class

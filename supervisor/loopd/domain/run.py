@@ -1,7 +1,8 @@
 """The states of a run, their exit statuses, and the very words shown everywhere for what to do next."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class State(StrEnum):
@@ -54,8 +55,7 @@ NEXT_STEP = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How a process of loopd left a run."""
 
     state: State

@@ -4,9 +4,7 @@
 is the agent's to change. Pure functions of two contents.
 """
 
-import configparser
 import json
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +27,7 @@ def settings_kept(path: str, old: bytes | None, new: bytes | None) -> bool | Non
         return None
     try:
         return compare(old or b"", new or b"")
-    except (ValueError, TypeError, AttributeError, configparser.Error, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 
@@ -39,6 +37,8 @@ def is_judged_by_settings(path: str) -> bool:
 
 
 def _pyproject_kept(old: bytes, new: bytes) -> bool:
+    import tomllib  # few attempts touch such a file, and every run waits for what it imports
+
     before, after = (tomllib.loads(text.decode()) for text in (old, new))
     return all(_at(before, key) == _at(after, key) for key in _PYPROJECT)
 
@@ -64,8 +64,13 @@ def _setup_cfg_kept(old: bytes, new: bytes) -> bool:
 
 
 def _runner_sections(text: bytes) -> dict[str, dict[str, str]]:
+    import configparser
+
     parser = configparser.RawConfigParser(strict=False)
-    parser.read_string(text.decode())
+    try:
+        parser.read_string(text.decode())
+    except configparser.Error as error:
+        raise ValueError(str(error)) from None
     chosen = [name for name in parser.sections() if name.split(":")[0] in _SETUP_CFG or name in _SETUP_CFG]
     found = {name: dict(parser.items(name)) for name in chosen}
     points = "options.entry_points"

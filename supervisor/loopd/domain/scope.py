@@ -3,9 +3,10 @@
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+
+from msgspec import Struct
 
 EVERYTHING = ("**",)
 
@@ -102,8 +103,7 @@ class Ruling(StrEnum):
     REFUSED = "refused"  # cannot be carried safely, whatever the scope says
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One path that differs between the base and the agent's tree."""
 
     path: str  # relative, POSIX separators
@@ -112,8 +112,7 @@ class Change:
     settings_kept: bool | None = None  # None: the file is not one that is judged by its settings
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The contract's scope with its defaults filled in. Patterns: see `matches`."""
 
     allow: tuple[str, ...] = EVERYTHING

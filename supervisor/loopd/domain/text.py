@@ -7,7 +7,8 @@ invisible direction marks, secrets redacted, lines bounded, the middle left out 
 import codecs
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 LINE_LIMIT = 2_000  # characters of one line in a view
 SHORTEST_SECRET = 6  # a shorter value ("1", "true") would blank out half of every log
@@ -232,8 +233,7 @@ def head_and_tail(text: str, limit: int) -> str:
     return text if len(data) <= limit else _joined(data, data, len(data), limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """Raw captured output, or its two ends when it is long."""
 
     head: bytes

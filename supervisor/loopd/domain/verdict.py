@@ -1,8 +1,9 @@
 """What a verifier said about a tree: the only evidence there is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class Status(StrEnum):
@@ -15,8 +16,7 @@ class Status(StrEnum):
     SKIP = "skip"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A finite number a verifier measured."""
 
     value: float
@@ -24,8 +24,7 @@ class Metric:
     better: str = ""  # "higher" | "lower" | ""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One located remark of a verifier; a failing test is a finding whose `rule` is the test id."""
 
     message: str
@@ -35,8 +34,7 @@ class Finding:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One verifier's answer on one tree."""
 
     criterion: str

@@ -1,10 +1,10 @@
 """One attempt: reserved, launched, watched, ended on every path, its tree proven empty, its changes captured."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 
 import anyio
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Outcome, Usage
 from loopd.domain.budget import Limit

@@ -1,6 +1,6 @@
 """The owner's word during a run: stop, steer, extend. Heard between steps, recorded, then obeyed."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from loopd.domain.budget import Allowance
 from loopd.domain.record import Step, dump_value

@@ -1,8 +1,9 @@
 """Before the first attempt: every verifier on the baseline, so that "done" can be told from "now"."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import holds

@@ -1,9 +1,10 @@
 """Everything one run works with: its goal, its ports, and the record that its ledger tells."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from loopd.domain.contract import Criterion, Goal
 from loopd.domain.decision import Policy
@@ -27,8 +28,7 @@ BETWEEN = frozenset({Step.LAUNCH, Step.WAIT})  # the boundary between attempts
 FINISHED_FIRST = frozenset({Step.CAPTURE, Step.CLOSE})  # left half way, edits of the owner would count as the agent's
 
 
-@dataclass(frozen=True, slots=True)
-class Timers:
+class Timers(Struct, frozen=True):
     """Every time the engine waits for, in seconds, and the caps that go with them."""
 
     tick_s: float = 0.25  # between looks at an agent's output
@@ -39,8 +39,7 @@ class Timers:
     free_space_bytes: int = 500 * 10**6  # below it nothing is launched, and an attempt at work is ended
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The rules of the scope as they are told to the agent: patterns and names."""
 
     references: tuple[str, ...] = ()
@@ -49,8 +48,7 @@ class Rules:
     protected: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """The outside of a run."""
 
     clock: Clock
@@ -67,8 +65,7 @@ class Ports:
     read_ends: Callable[[Path], Ends]  # head and tail of a captured file; empty when it is not there
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One run at work. `record` is only ever changed by `note`, after the ledger has the event."""
 
     goal: Goal

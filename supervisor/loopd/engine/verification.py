@@ -1,7 +1,8 @@
 """From a captured attempt to verdicts: cheap layers first, cached by tree, confirmed on a fresh one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loopd.domain.contract import Criterion
 from loopd.domain.criteria import Assessment, holds

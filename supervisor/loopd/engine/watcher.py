@@ -1,7 +1,8 @@
 """When an attempt is over: the first of exit, final event plus grace, idle, hard time, budget, operator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loopd.domain.attempt import Outcome, Usage
 from loopd.domain.budget import overrun
@@ -19,8 +20,7 @@ CALM_PAUSE_S = 1.0  # between two looks then
 PAUSE_S = 5.0  # a longer gap between two looks means that this machine was suspended
 
 
-@dataclass(frozen=True, slots=True)
-class Over:
+class Over(Struct, frozen=True):
     """Why an attempt is over, before its tree is ended."""
 
     outcome: Outcome | None  # None: the process left by itself

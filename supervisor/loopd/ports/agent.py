@@ -1,15 +1,17 @@
 """An agent: a program that edits a tree when told to. An adapter knows its command line and its output."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from loopd.domain.attempt import Usage
 
+GROUP = "loopd.agents"  # of entry points; each is a callable (role, folder) -> Agent
 
-@dataclass(frozen=True, slots=True)
-class Order:
+
+class Order(Struct, frozen=True):
     """What the engine asks for: one attempt."""
 
     attempt: int
@@ -19,8 +21,7 @@ class Order:
     search_path: str  # the PATH fixed at the start of the run
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How the program is started."""
 
     argv: tuple[str, ...]
@@ -28,22 +29,19 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)  # in addition to the cleaned environment
 
 
-@dataclass(frozen=True, slots=True)
-class Usages:
+class Usages(Struct, frozen=True):
     """Usage seen so far in an attempt."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Final:
+class Final(Struct, frozen=True):
     """The agent said that it is done with its work; starts the grace clock, proves nothing."""
 
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Something to show a person."""
 
     text: str

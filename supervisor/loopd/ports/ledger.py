@@ -1,12 +1,12 @@
 """The append-only events of one run: the truth, of which everything else is a view."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Event:
+
+class Event(Struct, frozen=True):
     """One recorded fact. `data` holds JSON values only."""
 
     seq: int  # 1, 2, 3, … without gaps

@@ -1,10 +1,11 @@
 """Processes as owned containers: started by a shim that outlives loopd, ended by one function, provably empty."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from loopd.domain.attempt import Ended, Exit
 
@@ -17,8 +18,7 @@ class Containment(StrEnum):
     SUBREAPER = "subreaper"
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """A path made visible inside a sandbox."""
 
     source: Path
@@ -26,8 +26,7 @@ class Bind:
     writable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """What a sandboxed process sees (bubblewrap): the whole disk read-only, then `hidden`, then `binds` in order.
 
     It gets a PID namespace, a /proc and a /dev of its own; `gpu` device nodes are passed through when present.
@@ -39,8 +38,7 @@ class Sandbox:
     writable_root: bool = False  # the rest of the disk stays writable (a PID namespace is all that is wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Caps on one container; None is no cap."""
 
     memory_bytes: int | None = None
@@ -48,8 +46,7 @@ class Limits:
     output_bytes: int | None = None  # of stdout plus stderr, enforced by the caller through `Activity`
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
+class ProcessSpec(Struct, frozen=True):
     """Everything needed to start one container. Paths are absolute; `folder` exists and is private to it.
 
     The container leaves in `folder`: `claim` (who launched it), `started` (pids, start times, boot id, containment)
@@ -68,8 +65,7 @@ class ProcessSpec:
     limits: Limits = field(default_factory=Limits)
 
 
-@dataclass(frozen=True, slots=True)
-class Grace:
+class Grace(Struct, frozen=True):
     """The stop ladder: which signal first, and how long each step may take, in seconds."""
 
     first: str = "SIGINT"
@@ -78,8 +74,7 @@ class Grace:
     sweep_s: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """A look at a container; three signals of life. Cumulative figures, compared by the caller."""
 
     output_bytes: int
@@ -87,8 +82,7 @@ class Activity:
     processes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
+class Cleared(Struct, frozen=True):
     """What ending a container took. `survivors` not empty means that it is not empty: a failed kill."""
 
     exit: Exit

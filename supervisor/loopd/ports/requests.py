@@ -1,9 +1,10 @@
 """What an owner asks of a supervisor that is running, or of the next one that runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 
 class RequestKind(StrEnum):
@@ -14,8 +15,7 @@ class RequestKind(StrEnum):
     EXTEND = "extend"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One thing asked. Its number is never used again, so a recorded request is recognised when it is seen twice."""
 
     number: int

@@ -1,12 +1,12 @@
 """What runs share on one machine: the index of runs and who holds which workspace."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class RunEntry:
+
+class RunEntry(Struct, frozen=True):
     """One run as the index knows it. The index is a view: it can be rebuilt from the run folders."""
 
     run: str  # "retry-client-k3f9"

@@ -1,17 +1,17 @@
 """A verifier: a program outside the agent that turns a tree into a verdict."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from loopd.domain.contract import Criterion
 from loopd.domain.verdict import Verdict
 from loopd.ports.workspace import CheckTree
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(Struct, frozen=True):
     """Where and for what a criterion is checked."""
 
     tree: CheckTree

@@ -1,9 +1,10 @@
 """The two trees: the agent's workspace, and the verification tree that it cannot reach."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from loopd.domain.errors import BlockedError
 from loopd.ports.processes import Sandbox
@@ -15,8 +16,7 @@ class SetupError(BlockedError):
     """A setup command failed. In `prepare` the environment is broken; in `check_tree` the change broke it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The workspace at one moment, untracked files included."""
 
     tree: TreeId
@@ -25,8 +25,7 @@ class Snapshot:
     ] = ()  # paths that cannot be carried (`.GIT/x`, unreadable, sockets), each listed, never fatal
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(Struct, frozen=True):
     """What of the agent's changes counts: the tree that is verified, cached by, referred to by "met", and lands.
 
     Paths are relative, POSIX separators, undecodable bytes as surrogates; sorted.
@@ -39,8 +38,7 @@ class Composed:
     refused: tuple[str, ...] = ()  # links that leave the tree, submodule moves; of baseline files they are restored too
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTree:
+class CheckTree(Struct, frozen=True):
     """A tree on which a verifier may run."""
 
     path: Path  # where it lies on the disk
@@ -49,8 +47,7 @@ class CheckTree:
     weak: bool = False  # True: this is the live workspace (`verification: workspace`)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The outcome of preparing: the baseline, and how long the setup took."""
 
     baseline: TreeId
@@ -63,8 +60,7 @@ class Prepared:
     ] = ()  # said aloud before the first attempt: "3 uncommitted files are left out (--with-changes)"
 
 
-@dataclass(frozen=True, slots=True)
-class Relaxation:
+class Relaxation(Struct, frozen=True):
     """One thing more for a verifier, tried by preflight to find out what it lacks."""
 
     line: str  # "environment: {carry: [.env]}"

@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from loopd.adapters.prompts import CAP_BYTES, FIRST_LINE, Prompts, fenced, save_instruction
 from loopd.domain.attempt import Outcome

@@ -1,10 +1,9 @@
 """Budgets: reserved before a launch, settled after it, never forgotten and never counted twice."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Usage
 from loopd.domain.budget import Allowance, Limit, Reserve, Spent, exhausted_by, overrun, reserve, settle

@@ -1,8 +1,7 @@
 """What the verdicts on one tree mean for the goal."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from loopd.domain.criteria import Assessment, holds
 from loopd.domain.progress import Score

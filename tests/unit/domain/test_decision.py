@@ -1,8 +1,7 @@
 """What follows an attempt: one table, each row a sentence."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from loopd.domain.budget import Allowance, Spent
 from loopd.domain.criteria import Assessment

@@ -1,8 +1,7 @@
 """What is fed back: failures first, everything bounded, nothing hidden, nobody's opinion."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from loopd.domain import feedback
 from loopd.domain.contract import Criterion

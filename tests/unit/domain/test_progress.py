@@ -1,8 +1,7 @@
 """Progress is measured on verdicts, never on what an agent printed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from loopd.domain.progress import Score, fingerprint, score
 from loopd.domain.verdict import Finding, Status, Verdict

@@ -1,7 +1,8 @@
 """One look at a run, as JSON."""
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from loopd.domain.attempt import Outcome
 from loopd.domain.budget import Allowance, Reserve, Spent

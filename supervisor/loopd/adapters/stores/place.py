@@ -5,10 +5,11 @@ import re
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
+from msgspec import Struct
+
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import StateError
 
 # Their locks or shared memory do not reach from one machine to another, so a write-ahead log is lost or torn.
@@ -33,8 +34,7 @@ _NETWORK = frozenset(
 _NOT_THE_PLACE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The file to use, and what to tell the person when it is not the expected one."""
 
     path: Path
@@ -51,7 +51,7 @@ def find_place(wanted: Path, spare: Path) -> Place:
     reason = why_not(wanted.parent)
     if not reason:
         return Place(wanted)
-    other = _private(spare) / f"{sha256(os.fsencode(wanted)).hexdigest()[:16]}.db"
+    other = _private(spare) / f"{sha256_hex(os.fsencode(wanted))[:16]}.db"
     if again := why_not(other.parent):
         raise StateError(
             f"the index of runs can be kept neither in {wanted.parent} ({reason}) nor in {spare} ({again})\n"

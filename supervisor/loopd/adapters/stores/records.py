@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from loopd.adapters.atomic import write_whole
 from loopd.adapters.state import RunFolder, StateFolder

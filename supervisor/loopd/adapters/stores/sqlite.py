@@ -4,10 +4,11 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Self
+
+from msgspec.structs import astuple, replace
 
 from loopd.adapters.liveness import boot_id, is_alive
 from loopd.adapters.state import StateFolder

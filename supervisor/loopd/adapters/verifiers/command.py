@@ -4,13 +4,14 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from secrets import token_hex
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loopd.adapters.atomic import write_whole
 from loopd.adapters.containment.environment import verifier_environment
@@ -26,6 +27,7 @@ from loopd.ports.processes import Bind, Cleared, Container, Containers, Grace, L
 from loopd.ports.verifier import CheckContext
 
 OUTPUT_CAP_BYTES = 256 * 1024 * 1024
+PRIVATE = 0o700  # the mode of a folder that one check has for itself
 LOOK_S = 0.5  # between two looks at the length of the output
 CONTEXT_SCHEMA = "loopd.context/1"
 # Unlike an agent, a check has nothing to save when it is ended.
@@ -34,8 +36,7 @@ GRACE = Grace(first="SIGTERM", interrupt_s=2.0, terminate_s=1.0)
 _PLACEHOLDER = re.compile(r"\{(out|tree|baseline|sealed)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTerms:
+class CheckTerms(Struct, frozen=True):
     """What holds for every check of a run."""
 
     search_path: str  # the PATH fixed at its start
@@ -53,6 +54,7 @@ class CommandVerifiers:
         self._containers = containers
         self._clock = clock
         self._terms = terms
+        self._spare: dict[str, Path] = {}  # untouched private folders of an earlier check, by name
 
     def locate(self, criterion: Criterion) -> str:
         """Where the program is. A relative path lies in the tree, which is not there yet; it is taken as it is."""
@@ -91,7 +93,7 @@ class CommandVerifiers:
     async def _run(self, criterion: Criterion, context: CheckContext) -> Verdict:
         error = Verdict(criterion.name, Status.ERROR)
         try:
-            call = _prepare(criterion, context)
+            call = self._prepare(criterion, context)
             container = await self._containers.start(self._spec(call, context))
         except BlockedError as failure:
             return replace(error, reason=f"could not be started: {failure.message}")
@@ -99,8 +101,7 @@ class CommandVerifiers:
             stopped = await self._watch(container, criterion.timeout_s, context.folder)
         finally:
             cleared = await container.end(self._terms.grace)
-            for private in ("home", "tmp"):
-                _remove(context.folder / private)
+            self._put_away(context.folder)
         stopped = stopped or self._flooded(context.folder)
         for log in _logs(context.folder):
             keep_head_and_tail(log, self._terms.output_cap_bytes)
@@ -112,21 +113,20 @@ class CommandVerifiers:
     async def _watch(self, container: Container, timeout_s: float, folder: Path) -> str:
         """Wait for the main process; why it has to be ended, or "" when it left by itself."""
         reasons: list[str] = []
+        until = self._clock.elapsed() + timeout_s
         async with anyio.create_task_group() as tasks:
 
-            async def limit_time() -> None:
-                await self._clock.sleep(timeout_s)
-                reasons.append(f"timed out after {timeout_s:g} s")
+            async def limit() -> None:
+                while not (reason := self._flooded(folder)):
+                    left_s = until - self._clock.elapsed()
+                    if left_s <= 0:
+                        reason = f"timed out after {timeout_s:g} s"
+                        break
+                    await self._clock.sleep(min(LOOK_S, left_s))
+                reasons.append(reason)
                 tasks.cancel_scope.cancel()
 
-            async def limit_output() -> None:
-                while not (flooded := self._flooded(folder)):
-                    await self._clock.sleep(LOOK_S)
-                reasons.append(flooded)
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(limit_time)
-            tasks.start_soon(limit_output)
+            tasks.start_soon(limit)
             await container.wait()
             reasons.clear()
             tasks.cancel_scope.cancel()
@@ -135,6 +135,38 @@ class CommandVerifiers:
     def _flooded(self, folder: Path) -> str:
         cap = self._terms.output_cap_bytes
         return f"too much output: more than {cap:,} bytes" if sum(map(_size, _logs(folder))) > cap else ""
+
+    def _prepare(self, criterion: Criterion, context: CheckContext) -> "_Call":
+        wanted = {"home", *(("out", "tmp") if context.tree.sandbox else ())}
+        if criterion.protocol == "loopd" or "{out}" in " ".join((*_command(criterion), _report_file(criterion))):
+            wanted.add("out")
+        for name in wanted:
+            self._make(context.folder / name)
+        places = _places(context)
+        argv = tuple(_filled(word, places) for word in _command(criterion))
+        if criterion.protocol == "loopd":
+            report = declare(context.folder / "out" / "report.json", "loopd", required=False)
+            return _Call(argv, {"LOOPD_CONTEXT": str(_write_context(context))}, report)
+        if criterion.report is None:
+            return _Call(argv, {}, None)
+        if criterion.report.format not in ("junit", "loopd"):
+            raise BlockedError(f"{criterion.report.format} reports are not available yet", "Use junit or loopd json.")
+        path = _on_disk(_filled(criterion.report.file, places), context)
+        return _Call(argv, {}, declare(path, criterion.report.format))
+
+    def _make(self, folder: Path) -> None:
+        """A new folder, or an untouched one of an earlier check: making one costs more than all the rest here."""
+        try:
+            self._spare.pop(folder.name).rename(folder)
+        except (KeyError, OSError):
+            folder.mkdir(mode=PRIVATE)
+
+    def _put_away(self, folder: Path) -> None:
+        for private in (folder / "home", folder / "tmp"):
+            if _untouched(private):
+                self._spare[private.name] = private
+            else:
+                _remove(private)
 
     def _spec(self, call: "_Call", context: CheckContext) -> ProcessSpec:
         folder, terms = context.folder, self._terms
@@ -147,14 +179,13 @@ class CommandVerifiers:
             cwd=context.tree.seen_at,
             env={**env, **terms.extra_env, **call.env},
             # A check that is repeated after a crash must not meet what the dead one left under its marker.
-            marker=f"{context.marker}/{token_hex(4)}",
+            marker=f"{context.marker}/{os.urandom(4).hex()}",
             sandbox=sandbox,
             limits=terms.limits,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A criterion with everything filled in."""
 
     argv: tuple[str, ...]
@@ -166,25 +197,6 @@ def _command(criterion: Criterion) -> Sequence[str]:
     if not criterion.run:
         raise BlockedError(f"{criterion.name}: the verifier {criterion.use} is not available", "Use run: COMMAND.")
     return criterion.run
-
-
-def _prepare(criterion: Criterion, context: CheckContext) -> _Call:
-    wanted = {"home", *(("out", "tmp") if context.tree.sandbox else ())}
-    if criterion.protocol == "loopd" or "{out}" in " ".join((*_command(criterion), _report_file(criterion))):
-        wanted.add("out")
-    for name in wanted:
-        (context.folder / name).mkdir()
-    places = _places(context)
-    argv = tuple(_filled(word, places) for word in _command(criterion))
-    if criterion.protocol == "loopd":
-        report = declare(context.folder / "out" / "report.json", "loopd", required=False)
-        return _Call(argv, {"LOOPD_CONTEXT": str(_write_context(context))}, report)
-    if criterion.report is None:
-        return _Call(argv, {}, None)
-    if criterion.report.format not in ("junit", "loopd"):
-        raise BlockedError(f"{criterion.report.format} reports are not available yet", "Use junit or loopd json.")
-    path = _on_disk(_filled(criterion.report.file, places), context)
-    return _Call(argv, {}, declare(path, criterion.report.format))
 
 
 def _report_file(criterion: Criterion) -> str:
@@ -251,6 +263,16 @@ def _with_strays(verdict: Verdict, cleared: Cleared) -> Verdict:
     if cleared.ended:
         return replace(verdict, flags=(*verdict.flags, f"left {len(cleared.ended)} processes running"))
     return verdict
+
+
+def _untouched(folder: Path) -> bool:
+    """Whether nothing was put into a folder, and nothing about it was changed."""
+    try:
+        return (
+            stat.S_IMODE(os.lstat(folder).st_mode) == PRIVATE and not any(folder.iterdir()) and not os.listxattr(folder)
+        )
+    except OSError:
+        return False
 
 
 def _logs(folder: Path) -> list[Path]:

@@ -1,9 +1,10 @@
 """From how a check ended, and what it wrote, to a verdict. Doubt is an error, never a pass."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loopd.adapters.verifiers.junit import parse_junit
+from msgspec import Struct
+from msgspec.structs import replace
+
 from loopd.adapters.verifiers.reports import ReportError, parse_loopd, read_report
 from loopd.domain.attempt import Exit
 from loopd.domain.reports import TestReport
@@ -14,8 +15,7 @@ SUMMARY_BYTES = 2_000
 PROTOCOL = {0: Status.PASS, 1: Status.FAIL, 2: Status.ERROR, 77: Status.SKIP}
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """The report a check is to write, and what stood there before it began."""
 
     path: Path
@@ -72,6 +72,8 @@ def _with_report(verdict: Verdict, declared: Declared) -> Verdict:
         raise ReportError("the report was there before and was not written anew")
     data = read_report(declared.path)
     if declared.format == "junit":
+        from loopd.adapters.verifiers.junit import parse_junit
+
         return _with_tests(verdict, parse_junit(data))
     return _with_answer(verdict, data)
 

@@ -33,7 +33,8 @@ def read_report(path: Path) -> bytes:
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    # Built at the first report: most checks write none, and every run waits for what is built when it starts.
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 _Line = Annotated[str, Field(max_length=1_000)]

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loopd.adapters.workspace.check_trees import CheckTrees
 from loopd.adapters.workspace.clone import make_clone, uncommitted
@@ -32,8 +34,7 @@ from loopd.ports.processes import Containers, Sandbox
 from loopd.ports.workspace import CheckTree, TreeId
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """Everything that is there once the workspace is prepared."""
 
     plan: WorkspacePlan

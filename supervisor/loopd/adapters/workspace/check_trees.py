@@ -3,24 +3,24 @@
 import glob
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from loopd.adapters.workspace.git import Git, GitError, fields, text
-from loopd.adapters.workspace.prepared import Pristine, Workshop, copy_tree, remove_tree
+from loopd.adapters.workspace.prepared import Pristine, Workshop, copy_tree
 from loopd.adapters.workspace.record import load, save
+from loopd.adapters.workspace.removing import remove_tree
 from loopd.adapters.workspace.store import Store
 from loopd.adapters.workspace.writing import take_out
 from loopd.ports.workspace import TreeId
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTrees:
+class CheckTrees(Struct, frozen=True):
     """Trees by name below `folder`: "tree" for attempts, "baseline" for comparisons."""
 
     workshops: Mapping[str, Workshop]

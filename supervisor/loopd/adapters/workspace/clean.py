@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from loopd.adapters.workspace.baseline import Ready, make_ready
 from loopd.adapters.workspace.composing import rule
@@ -12,6 +13,7 @@ from loopd.adapters.workspace.git import RunProgram, find_git
 from loopd.adapters.workspace.locks import release_stale_locks
 from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
+from loopd.adapters.workspace.put_back import put_back, refuse_conflicts
 from loopd.adapters.workspace.relaxing import relaxations
 from loopd.adapters.workspace.store import LINK, Difference, Entry, Store, open_store
 from loopd.adapters.workspace.writing import FileContent, found_at, put, take_out
@@ -187,31 +189,3 @@ def _content(entry: Entry | None, blobs: Mapping[str, bytes]) -> FileContent | N
     if entry is None:
         return None
     return FileContent(blobs[entry.blob], entry.mode == "100755", entry.mode == LINK)
-
-
-def put_back(root: Path, path: str, content: FileContent | None, evidence: Path) -> None:
-    """Make `path` hold `content`, or nothing; what stood there goes to `evidence` first. Idempotent."""
-    there = found_at(root, path)
-    if there == content and (content or not os.path.lexists(root / path)):
-        return
-    if there is not None:
-        save_evidence(evidence, path, there)
-    if content is None:
-        take_out(root, path)
-    else:
-        put(root, path, content, evidence / "displaced")
-
-
-def save_evidence(evidence: Path, path: str, content: FileContent) -> None:
-    """Keep what stood at `path`; a link is kept as a text that names its target, never as a link."""
-    target = evidence / (path + ".link" if content.link else path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content.data)
-
-
-def refuse_conflicts(paths: list[str]) -> None:
-    """Raise `UsageError` naming the files; does nothing when there are none."""
-    if paths:
-        named = "\n".join(f"  {path}" for path in paths[:20])
-        more = f"\n  and {len(paths) - 20} more" if len(paths) > 20 else ""
-        raise UsageError(f"these files were changed since, and would be overwritten:\n{named}{more}")

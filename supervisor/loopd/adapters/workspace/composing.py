@@ -1,14 +1,14 @@
 """From two trees to the one that counts: facts about each change, a ruling on each, and what follows."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from loopd.domain.scope import Change, Kind, Ruling, Scope, judge
 from loopd.ports.workspace import Composed
 
 
-@dataclass(frozen=True, slots=True)
-class Rulings:
+class Rulings(Struct, frozen=True):
     """Paths by what becomes of them, sorted."""
 
     carried: tuple[str, ...]

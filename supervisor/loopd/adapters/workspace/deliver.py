@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+
+from msgspec import Struct
 
 from loopd.adapters.workspace.git import Git, raw
 from loopd.adapters.workspace.store import Entry, Store, index_info, parsed_tree
@@ -14,8 +14,7 @@ from loopd.ports.workspace import TreeId
 _FALLBACK = {"name": "loopd", "email": "loopd@localhost"}
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """What the commit is put on."""
 
     top: Path
@@ -108,6 +107,8 @@ async def _verify(git: Git, store: Store, base: Base, commit: str) -> None:
     The owner's object store can be written by the agent: an object it put there under the id of a proven file
     would be taken for that file, and nothing but this would notice.
     """
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(dir=store.scratch, prefix="proof-") as folder:
         await git("init", "-q", "--bare", "--template=", f"--object-format={store.object_format}", folder)
         inside = git.at(cwd=Path(folder), git_dir=Path(folder))

@@ -1,29 +1,19 @@
 """What a clone needs besides its files: the agent's tree gets carried things and the setup too."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from loopd.adapters.workspace.clone import make_clone, uncommitted
+from loopd.adapters.workspace.furnished import Furnished
 from loopd.adapters.workspace.git import Git, RunProgram, fields, find_git, text
 from loopd.adapters.workspace.plan import WorkspacePlan
-from loopd.adapters.workspace.prepared import Pristine, copy_tree, environment, remove_tree, take_carried
+from loopd.adapters.workspace.prepared import Pristine, copy_tree, environment, take_carried
 from loopd.adapters.workspace.record import load, save
+from loopd.adapters.workspace.removing import remove_tree
 from loopd.adapters.workspace.repository import find_repository
 from loopd.adapters.workspace.setup import Setup
 from loopd.adapters.workspace.store import open_store
 from loopd.domain.errors import BlockedError
 from loopd.ports.processes import Containers
-
-
-@dataclass(frozen=True, slots=True)
-class Furnished:
-    """What was done to the agent's tree, and where it lies."""
-
-    root: str = ""
-    setup_s: float = 0.0
-    cached: bool = False
-    carried: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 async def furnish_clone(git: Git, plan: WorkspacePlan, root: Path, pristine: Pristine, setup: Setup) -> None:
@@ -46,11 +36,8 @@ async def furnish_clone(git: Git, plan: WorkspacePlan, root: Path, pristine: Pri
     save(marker, Furnished())
 
 
-async def weak_workplace(plan: WorkspacePlan, containers: Containers, run_program: RunProgram) -> Furnished:
-    """The workspace of the weak form: the owner's tree as it is, or a clone with carried things and setup."""
-    if plan.isolation != "clone":
-        skipped = [name for name, wanted in (("setup", plan.setup), ("carry", plan.carry)) if wanted]
-        return Furnished(str(plan.root), notes=tuple(f"{name} is left to the owner" for name in skipped))
+async def clone_workplace(plan: WorkspacePlan, containers: Containers, run_program: RunProgram) -> Furnished:
+    """The workspace of the weak form in a clone, with carried things and setup."""
     done = load(plan.state / "furnished.json")
     if done is not None:
         return Furnished(**{**done, "cached": True})

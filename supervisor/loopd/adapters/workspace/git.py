@@ -3,9 +3,11 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loopd.domain.errors import BlockedError, StateError
 
@@ -73,8 +75,7 @@ class GitError(StateError):
     """git said no where loopd's own state is at stake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(Struct, frozen=True):
     """Where git works, and with what. Nothing of the environment is inherited but what is named here."""
 
     run_program: RunProgram

@@ -2,14 +2,14 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from loopd.domain.scope import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspacePlan:
+class WorkspacePlan(Struct, frozen=True):
     """Everything decided before the first attempt. Paths are absolute and resolved."""
 
     root: Path  # the owner's tree

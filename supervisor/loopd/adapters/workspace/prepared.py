@@ -1,29 +1,26 @@
 """Prepared trees: files, carried things, setup. Made once a key, and never touched by a verifier."""
 
-import hashlib
 import json
 import os
-import shutil
-import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from anyio import to_thread
+from msgspec import Struct
 
 from loopd.adapters.workspace.git import Git, fields, text
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.adapters.workspace.record import load, save
+from loopd.adapters.workspace.removing import remove_tree
 from loopd.adapters.workspace.setup import Setup
 from loopd.adapters.workspace.store import Store
 from loopd.adapters.workspace.view import WRITABLE_IN_NODE_MODULES
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import BlockedError, UsageError
 from loopd.domain.scope import matches
 from loopd.ports.workspace import TreeId
 
 
-@dataclass(frozen=True, slots=True)
-class Pristine:
+class Pristine(Struct, frozen=True):
     """A prepared tree as it was right after its setup."""
 
     key: str
@@ -31,7 +28,7 @@ class Pristine:
     setup_s: float = 0.0
     made: tuple[str, ...] = ()  # not ignored, and yet no part of any tree: kept when a tree is cleaned
     read_only: tuple[str, ...] = ()  # what verifiers must not rewrite
-    cached: bool = field(default=False, compare=False)
+    cached: bool = False
 
     @property
     def tree(self) -> Path:
@@ -44,15 +41,13 @@ class Pristine:
         return self.folder / "index"
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True):
     setup_s: float
     made: tuple[str, ...]
     read_only: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
+class Workshop(Struct, frozen=True):
     """Where and with what trees are made."""
 
     plan: WorkspacePlan
@@ -70,7 +65,7 @@ class Workshop:
             watched = {path: e.blob for path, e in found.items() if matches(path, self.plan.setup_when)}
         facts = [self.plan.setup, sorted(watched.items()), self.plan.carry, str(self.setup.seen_at)]
         facts.append(sorted(self.plan.environment.items()))
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return sha256_hex(json.dumps(facts).encode())[:16]
 
     async def pristine(self, tree: TreeId) -> Pristine:
         """The prepared tree for `tree`, made when it is missing. Raises `SetupError` when the setup fails."""
@@ -152,29 +147,6 @@ async def copy_tree(git: Git, source: Path, target: Path) -> None:
     if done.status:
         words = done.stderr.decode(errors="backslashreplace").strip()
         raise BlockedError(f"{source} cannot be copied to {target}: {words}")
-
-
-async def remove_tree(path: Path) -> None:
-    """Remove a file, link or folder, read-only folders included. Idempotent."""
-    await to_thread.run_sync(_remove_tree, path)
-
-
-def _remove_tree(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        try:
-            shutil.rmtree(path)
-        except OSError:
-            _open_folders(path)
-            shutil.rmtree(path)
-
-
-def _open_folders(path: Path) -> None:
-    for here, names, _ in os.walk(path):
-        for place in (Path(here, name) for name in names):
-            if not place.is_symlink():
-                place.chmod(stat.S_IRWXU)
 
 
 def _dependencies(place: Path, carried: Iterable[str]) -> set[str]:

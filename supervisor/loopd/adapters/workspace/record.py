@@ -2,17 +2,18 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from loopd.domain.errors import StateError
 
 FORMAT = "loopd.trees/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """Facts of the baseline. Paths of files are relative to the workspace."""
 
     root: str  # where the agent works

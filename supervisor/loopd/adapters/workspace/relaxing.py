@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from loopd.ports.processes import Bind, Sandbox
 from loopd.ports.workspace import CheckTree, Relaxation

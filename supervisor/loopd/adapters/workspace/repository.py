@@ -1,22 +1,22 @@
 """What the user's own repository says about a folder. Read only, before any agent ran."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from loopd.adapters.workspace.git import Git, GitError, fields, text
 from loopd.adapters.workspace.ignore import inherited
 from loopd.adapters.workspace.store import Entry, Store, parsed_tree
+from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import UsageError
 
 _SUBMODULE = "160000"
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """The repository around a folder. Paths are relative to the folder."""
 
     top: Path  # the root of its working tree
@@ -81,7 +81,7 @@ def same_but_for_form(committed_form: bytes, on_disk: bytes) -> bool:
         return True
     if not committed_form.startswith(b"version https://git-lfs"):
         return False
-    return f"oid sha256:{hashlib.sha256(on_disk).hexdigest()}".encode() in committed_form
+    return f"oid sha256:{sha256_hex(on_disk)}".encode() in committed_form
 
 
 async def touched(store: Store, repository: Repository, root: Path) -> set[str]:

@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from loopd.adapters.workspace.plan import WorkspacePlan
 from loopd.ports.processes import Containers, Grace, ProcessSpec, Sandbox
@@ -15,8 +15,7 @@ from loopd.ports.workspace import SetupError
 _TAIL_BYTES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """How setup commands are run. `sandbox` makes the view for a tree; None where bubblewrap is not used."""
 
     plan: WorkspacePlan

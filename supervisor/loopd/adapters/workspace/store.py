@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+
+from msgspec import Struct
 
 from loopd.adapters.workspace.git import Git, fields, raw, text
 from loopd.domain.scope import Kind
@@ -21,16 +21,14 @@ _EMPTY_TREE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file of a tree."""
 
     mode: str  # "100644" | "100755" | "120000"
     blob: str
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A path that differs between two trees; None: not there."""
 
     path: str
@@ -45,8 +43,7 @@ class Difference:
         return Kind.DELETED if self.new is None else Kind.CHANGED
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Struct, frozen=True):
     """Trees and blobs. `scratch` is for index files of the moment, on the same disk."""
 
     git: Git
@@ -97,6 +94,8 @@ class Store:
     @asynccontextmanager
     async def scratch_index(self) -> AsyncIterator[Git]:
         """git with an index file that is gone afterwards."""
+        from tempfile import TemporaryDirectory
+
         with TemporaryDirectory(dir=self.scratch, prefix="index-") as folder:
             yield self.git.at(index=Path(folder) / "index")
 

@@ -3,8 +3,9 @@ own.
 """
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from loopd.adapters.workspace.git import Git, GitError
 from loopd.adapters.workspace.repository import Repository
@@ -21,8 +22,7 @@ _WHO = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRepository:
+class TreeRepository(Struct, frozen=True):
     """A git directory to be copied into each tree, and what to say about it."""
 
     folder: Path

@@ -6,10 +6,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Entry
+from loopd.domain.digests import sha256_hex
 from loopd.ports.workspace import TreeId
 
 # Tools' own folders, never a project's files. Folders with a CACHEDIR.TAG or a .gitignore that says `*` count
@@ -37,8 +39,7 @@ Files = dict[str, Entry]
 _Seen = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
+class Walked(Struct, frozen=True):
     """A folder at one moment."""
 
     files: Files
@@ -96,7 +97,7 @@ class Walker:
             return Entry(kind, hashlib.file_digest(file, "sha256").hexdigest())
 
     def _kept(self, data: bytes) -> str:
-        digest = hashlib.sha256(data).hexdigest()
+        digest = sha256_hex(data)
         self._keep(digest, data)
         return digest
 
@@ -104,7 +105,7 @@ class Walker:
 def tree_id(files: Files) -> TreeId:
     """The digest of paths, modes and contents."""
     lines = (f"{entry.mode} {entry.blob} {path}\0" for path, entry in sorted(files.items()))
-    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+    return sha256_hex("".join(lines).encode(errors="surrogateescape"))
 
 
 def _entries(place: str, prefix: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:

@@ -1,20 +1,19 @@
 """`verification: workspace`: checks in the live workspace; no git, no copy, said to be weak everywhere."""
 
-import difflib
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from loopd.adapters.workspace.clean import put_back, refuse_conflicts
 from loopd.adapters.workspace.composing import rule
 from loopd.adapters.workspace.content_log import ContentLog
-from loopd.adapters.workspace.furnish import weak_workplace
+from loopd.adapters.workspace.furnished import Furnished
 from loopd.adapters.workspace.git import RunProgram
 from loopd.adapters.workspace.locks import release_stale_locks
 from loopd.adapters.workspace.measure import size_on_disk
 from loopd.adapters.workspace.plan import WorkspacePlan
-from loopd.adapters.workspace.prepared import remove_tree
+from loopd.adapters.workspace.put_back import put_back, refuse_conflicts
+from loopd.adapters.workspace.removing import remove_tree
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Difference, Entry
 from loopd.adapters.workspace.walk import Files, Walker, tree_id
 from loopd.adapters.workspace.writing import FileContent, put, take_out
@@ -54,7 +53,7 @@ class WeakWorkspace:
     async def prepare(self) -> Prepared:
         """See the port."""
         self._log = self._log or ContentLog(self._plan.state / "contents.log")
-        place = await weak_workplace(self._plan, self._containers, self._run_program)
+        place = await self._workplace()
         if self._place != Path(place.root):
             self._place = Path(place.root)
             self._walker = self._new_walker()
@@ -65,6 +64,18 @@ class WeakWorkspace:
         self._baseline = self._log.get(_BASELINE).decode()
         files = self._files(self._baseline)
         return Prepared(self._baseline, place.setup_s, place.cached, len(files), place.carried, place.notes)
+
+    async def _workplace(self) -> Furnished:
+        """The owner's tree as it is, or a clone with carried things and setup."""
+        plan = self._plan
+        if plan.isolation == "clone":
+            from loopd.adapters.workspace.furnish import (
+                clone_workplace,
+            )  # with all of git's trees, which inplace has not
+
+            return await clone_workplace(plan, self._containers, self._run_program)
+        skipped = [name for name, wanted in (("setup", plan.setup), ("carry", plan.carry)) if wanted]
+        return Furnished(str(plan.root), notes=tuple(f"{name} is left to the owner" for name in skipped))
 
     async def snapshot(self) -> Snapshot:
         """See the port."""
@@ -224,6 +235,8 @@ class WeakWorkspace:
         old, new = (self._bytes(side) if side else b"" for side in (change.old, change.new))
         if b"\0" in old or b"\0" in new:
             return f"{change.path}: {change.kind}; binary\n"
+        import difflib
+
         before, after = (f"{side}/{change.path}" for side in "ab")
         lines = difflib.unified_diff(
             _lines(old),
