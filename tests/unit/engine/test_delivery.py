@@ -6,7 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engine_fakes import World, new, parts, works
+from engine_agents import works
+from engine_fakes import World
+from engine_trees import new, parts
 from loopd.domain.errors import UsageError
 from loopd.domain.run import State
 from loopd.engine.delivery import deliver, deliver_best

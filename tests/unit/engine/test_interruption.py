@@ -7,7 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engine_fakes import HANGS, Does, Life, PowerCutError, Script, Seen, World, new, parts, works
+from engine_agents import HANGS, Does, Life, PowerCutError, Script, works
+from engine_fakes import World
+from engine_trees import Seen, new, parts
 from loopd.domain.attempt import Outcome
 from loopd.domain.record import Step
 from loopd.domain.run import State

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine_fakes import HANGS, Does, Script, World, new, parts, works
+from engine_agents import HANGS, Does, Script, works
+from engine_fakes import World
+from engine_trees import new, parts
 from loopd.domain.attempt import Outcome
 from loopd.domain.run import State
 from loopd.domain.terms import BudgetTerms

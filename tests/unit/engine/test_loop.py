@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine_fakes import Does, Script, Seen, World, new, parts, works
+from engine_agents import Does, Script, works
+from engine_fakes import World
+from engine_trees import Seen, new, parts
 from loopd.domain.attempt import Outcome
 from loopd.domain.decision import Policy, Rung
 from loopd.domain.run import State

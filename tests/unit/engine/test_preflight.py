@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine_fakes import Seen, World, new, works
+from engine_agents import works
+from engine_fakes import World
+from engine_trees import Seen, new
 from loopd.domain.run import State
 from loopd.domain.verdict import Status, Verdict
 

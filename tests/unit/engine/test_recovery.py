@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine_fakes import Does, Life, PowerCutError, Script, Seen, World, new, parts, works
+from engine_agents import Does, Life, PowerCutError, Script, works
+from engine_fakes import World
+from engine_trees import Seen, new, parts
 from loopd.domain.decision import Policy, Rung
 from loopd.domain.record import apply, load
 from loopd.domain.run import State

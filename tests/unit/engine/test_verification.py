@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine_fakes import Seen, World, new, parts, works
+from engine_agents import works
+from engine_fakes import World
+from engine_trees import Seen, new, parts
 from loopd.domain.run import State
 from loopd.domain.verdict import Finding, Status, Verdict
 
