@@ -1,4 +1,4 @@
-"""The ledger on a real disk: cuts, flips, kills, full disks."""
+"""The ledger on a real disk: cuts, flips, kills."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from fakes import FakeClock
+from ledgers import lines_of, reopened, write
 from loopd.adapters.ledger import FileLedger, open_ledger, read_ledger, read_since_snapshot, verify_all
 from loopd.adapters.state import RunFolder
 from loopd.domain.errors import BusyError, StateError
-from loopd.ports.ledger import Event
 
 CHAOS = int(os.environ.get("LOOPD_CHAOS", "20"))
 PROGRAMS = Path(__file__).parent / "programs"
@@ -28,24 +28,6 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path)
-
-
-def write(folder: RunFolder, count: int, *, snapshot_at: int = 0) -> list[Event]:
-    with open_ledger(folder, FakeClock()) as ledger:
-        events = [ledger.append("note", {"number": number, "text": "ü\n"}) for number in range(count)]
-        if snapshot_at:
-            ledger.save_snapshot(snapshot_at, {"at": snapshot_at})
-    return events
-
-
-def reopened(folder: RunFolder) -> list[Event]:
-    with open_ledger(folder, FakeClock()) as ledger:
-        return list(ledger.events())
-
-
-def lines_of(content: bytes) -> list[int]:
-    """The offset after each line."""
-    return [offset + 1 for offset, byte in enumerate(content) if byte == 10]
 
 
 def test_events_survive_closing_and_numbering_goes_on(folder: RunFolder) -> None:
@@ -312,58 +294,6 @@ def test_an_exception_at_any_line_of_an_append_leaves_a_chain_that_goes_on(folde
     assert step > 10
     assert [event.seq for event in reopened(folder)] == list(range(1, last + 1))
     assert {event.data["after"] for event in reopened(folder) if "after" in event.data} == set(range(1, step))
-
-
-@pytest.fixture
-def tiny_folder(tiny_disk: Path) -> RunFolder:
-    """A run folder on it."""
-    return RunFolder(tiny_disk)
-
-
-def fill(folder: Path) -> Path:
-    ballast = folder / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return ballast
-
-
-def test_res_2_a_full_disk_stops_the_ledger_and_the_last_record_still_fits(tiny_folder: RunFolder) -> None:
-    """On a full disk the run ends with a record that says so; nothing acknowledged is lost."""
-    acknowledged: list[Event] = []
-    with open_ledger(tiny_folder, FakeClock()) as ledger:
-        acknowledged.append(ledger.append("note", {"text": "before"}))
-        fill(tiny_folder.root)
-        with pytest.raises(StateError, match="No space left on device"):
-            for _ in range(10_000):
-                acknowledged.append(ledger.append("note", {"text": "x" * 700}))
-        with pytest.raises(StateError, match="No space left on device"):
-            ledger.append("note", {})
-        with pytest.raises(OSError, match="No space left on device"):
-            (tiny_folder.root / "more").write_bytes(b"x" * 4096)
-        last = ledger.write_last_record("run.ended", {"reason": "disk full", "text": "x" * 20_000})
-    assert reopened(tiny_folder) == [*acknowledged, last]
-
-
-def test_res_2_a_ledger_can_be_read_on_a_full_disk_and_written_when_there_is_room_again(tiny_folder: RunFolder) -> None:
-    """Looking at a run needs no space; resuming goes on with the next number."""
-    events = write(tiny_folder, 3)
-    ballast = fill(tiny_folder.root)
-    with open_ledger(tiny_folder, FakeClock()) as ledger:
-        assert list(ledger.events()) == events
-    ballast.unlink()
-    assert [event.seq for event in write(tiny_folder, 1)] == [4]
-
-
-def test_a_read_only_disk_is_told_as_such(tiny_folder: RunFolder) -> None:
-    with open_ledger(tiny_folder, FakeClock()) as ledger:
-        ledger.append("note", {})
-    subprocess.run(["mount", "-o", "remount,ro", tiny_folder.root], check=True)
-    with pytest.raises(StateError, match="Read-only file system"):
-        open_ledger(tiny_folder, FakeClock())
-    assert len(list(read_ledger(tiny_folder.ledger))) == 1
 
 
 def test_bud_4_spending_recorded_before_a_restart_is_there_once_after_it(folder: RunFolder) -> None:

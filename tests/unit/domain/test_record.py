@@ -1,114 +1,33 @@
-"""The record is a fold over the ledger: every event kind, nothing else, and bounded."""
-
-import json
-from collections.abc import Mapping
-from typing import Any
+"""The record is a fold over the ledger: every event of an attempt, and nothing else."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from loopd.domain.attempt import Outcome
-from loopd.domain.budget import Allowance, Reserve
 from loopd.domain.decision import Rung
 from loopd.domain.progress import Score
-from loopd.domain.record import KEPT, Record, Step, apply, best_score, dump, dump_value, load
+from loopd.domain.record import Step, best_score, dump_value
 from loopd.domain.run import State
-from loopd.domain.verdict import Finding, Metric, Status, Verdict
-
-AT = "2026-01-02T03:04:05.000Z"
-Events = list[tuple[str, dict[str, Any]]]
-
-OPENED = (
-    "run.opened",
-    {
-        "run": "demo-1",
-        "goal": "demo",
-        "contract_digest": "d1",
-        "allowance": dump_value(Allowance(attempts=5, time_s=600.0, cost_usd=10.0)),
-    },
+from loopd.domain.verdict import Status, Verdict
+from record_events import (
+    ASSESSED,
+    ASSESSED_ONCE,
+    AT,
+    AT_WORK,
+    BASELINE,
+    CAPTURED,
+    CONTINUE,
+    ENDED,
+    OPENED,
+    PREFLIGHT,
+    READY,
+    RED,
+    RESERVED,
+    STARTED,
+    Events,
+    assessed,
+    but,
+    fold,
 )
-STARTED = ("run.started", {"resumed": False})
-BASELINE = ("baseline.verdict", {"verdict": dump_value(Verdict("tests", Status.FAIL)), "stable_tests": ["t::a"]})
-PREFLIGHT = ("preflight.passed", {"baseline": "tree0", "score": {"met": 0, "spared": 0}, "met": False})
-RESERVED = (
-    "attempt.reserved",
-    {
-        "attempt": 1,
-        "before": "tree0",
-        "base": "tree0",
-        "reserve": dump_value(Reserve(60.0, cost_usd=1.0)),
-        "instruction": "attempts/0001/instruction.md",
-        "digest": "x",
-        "notes_used": 0,
-    },
-)
-ENDED = (
-    "attempt.ended",
-    {
-        "attempt": 1,
-        "outcome": "finished",
-        "reason": "",
-        "exit": {"status": 0},
-        "usage": {"cost_usd": 0.25},
-        "ended": ["python train.py"],
-    },
-)
-CAPTURED = (
-    "attempt.captured",
-    {
-        "attempt": 1,
-        "after": "tree1",
-        "workspace": "tree1",
-        "tree": "tree1",
-        "effect": True,
-        "outcome": "finished",
-        "changed": ["a.py"],
-        "restored": [],
-        "unproven": ["notes.txt"],
-        "tampered": "",
-    },
-)
-RED = ("verdict", {"attempt": 1, "verdict": dump_value(Verdict("tests", Status.FAIL)), "fresh": False})
-ASSESSED = (
-    "attempt.assessed",
-    {
-        "attempt": 1,
-        "score": {"met": 0, "spared": -1},
-        "fingerprint": "f",
-        "failing": ["tests"],
-        "met": False,
-        "broken": "",
-        "tampered": "",
-    },
-)
-CONTINUE = ("decision", {"decision": "continue", "reason": "1 of 1 criteria fail: tests"})
-READY = [OPENED, STARTED, BASELINE, PREFLIGHT]
-AT_WORK = [*READY, RESERVED]
-ASSESSED_ONCE = [*AT_WORK, ENDED, CAPTURED, RED, ASSESSED]
-
-
-def fold(*events: tuple[str, Mapping[str, Any]], record: Record | None = None) -> Record:
-    record = record or Record()
-    for kind, data in events:
-        record = apply(record, kind, data, AT)
-    return record
-
-
-def but(event: tuple[str, dict[str, Any]], **changed: Any) -> tuple[str, dict[str, Any]]:
-    return event[0], {**event[1], **changed}
-
-
-def stop(state: str) -> tuple[str, dict[str, Any]]:
-    return "decision", {"decision": "stop", "state": state, "reason": "why"}
-
-
-def assessed(score: int = 0, **changed: Any) -> Events:
-    """One more attempt, from its reservation to its assessment."""
-    captured = {key: changed.pop(key) for key in ("effect", "outcome", "restored") if key in changed}
-    met = {"met": score, "spared": 0}
-    return [RESERVED, ENDED, but(CAPTURED, **captured), RED, but(ASSESSED, score=met, **changed)]
 
 
 def test_an_opened_run_is_ready_and_asks_for_preflight() -> None:
@@ -305,189 +224,3 @@ def test_a_rung_climbed_again_is_no_new_chance_and_does_not_grow_the_record() ->
 def test_a_better_verdict_gives_the_whole_ladder_back() -> None:
     climbed = ("decision", {"decision": "escalate", "rung": "rephrase", "reason": "r"})
     assert fold(*READY, *assessed(0), climbed, *assessed(1)).history.rungs == ()
-
-
-def test_a_wait_is_counted_apart_from_the_time_spent() -> None:
-    waiting = ("decision", {"decision": "wait", "reason": "r", "wait_until": AT, "elapsed_s": 5.0})
-    record = fold(*ASSESSED_ONCE, waiting)
-    assert (record.step, record.state, record.wait_until) == (Step.WAIT, State.WAITING, AT)
-    record = fold(("wait.ended", {"waited_s": 30.0, "elapsed_s": 5.0}), record=record)
-    assert (record.step, record.state, record.wait_until) == (Step.LAUNCH, State.RUNNING, "")
-    assert (record.waited_s, record.spent.time_s) == (30.0, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("before", "state", "resumes_at"),
-    [
-        ([OPENED, STARTED], State.BLOCKED, Step.PREFLIGHT),
-        (AT_WORK, State.BLOCKED, Step.WATCH),
-        ([*AT_WORK, ENDED, CAPTURED], State.BLOCKED, Step.VERIFY),
-        ([*ASSESSED_ONCE, stop("blocked")], State.BLOCKED, Step.VERIFY),
-        ([*ASSESSED_ONCE, stop("stuck")], State.STUCK, Step.LAUNCH),
-        ([*READY, stop("exhausted")], State.EXHAUSTED, Step.LAUNCH),
-    ],
-)
-def test_an_ended_run_is_over_and_a_reopened_one_goes_on_where_it_stopped(
-    before: Events, state: State, resumes_at: Step
-) -> None:
-    record = fold(*before, ("run.ended", {"state": state, "reason": "why"}))
-    assert (record.step, record.state, record.reason) == (Step.OVER, state, "why")
-    assert fold(STARTED, record=record).state is state
-    record = fold(("run.reopened", {}), STARTED, record=record)
-    assert (record.step, record.state, record.reason) == (resumes_at, State.RUNNING, "")
-
-
-def test_a_run_reopened_at_verification_verifies_the_same_attempt_anew() -> None:
-    broken = [*AT_WORK, ENDED, CAPTURED, RED, but(ASSESSED, broken="no python")]
-    blocked = [("decision", {"decision": "stop", "state": "blocked", "reason": "no python"})]
-    record = fold(*broken, *blocked, ("run.ended", {"state": "blocked", "reason": "no python"}), ("run.reopened", {}))
-    assert (record.step, record.broken, record.spent.attempts) == (Step.VERIFY, "", 1)
-    assert record.current is not None
-    assert record.current.verdicts == record.current.fresh == {}
-
-
-def test_reopening_is_a_new_decision_so_the_counters_begin_anew_and_history_and_best_stay() -> None:
-    stuck = ("run.ended", {"state": "stuck", "reason": "s"})
-    record = fold(*READY, *assessed(1), *assessed(1, tampered="forged"), stuck, ("run.reopened", {}))
-    assert (record.history.stalled, record.history.tampers, record.history.rungs) == (0, 0, ())
-    assert len(record.recent) == 2
-    assert record.best is not None
-    assert (record.best.number, record.spent.attempts) == (1, 2)
-
-
-def test_a_block_that_is_mended_forgives_the_agent_nothing() -> None:
-    blocked = ("run.ended", {"state": "blocked", "reason": "no agent"})
-    record = fold(*READY, *assessed(tampered="forged"), CONTINUE, blocked, ("run.reopened", {}))
-    assert (record.history.tampers, record.history.stalled) == (1, 1)
-
-
-def test_the_owners_words_are_kept_once() -> None:
-    more = dump_value(Allowance(attempts=15, time_s=600.0))
-    record = fold(
-        *READY,
-        ("owner.steered", {"text": "note", "request": 1}),
-        ("owner.extended", {"allowance": more, "by": {"attempts": 10}, "request": 2}),
-        ("attention", {"text": "look here", "request": 3}),
-        ("delivered", {"text": "branch loopd/demo-1"}),
-    )
-    assert (record.notes, record.heard, record.attention) == (("note",), (1, 2, 3), ("look here",))
-    assert (record.allowance.attempts, record.delivered) == (15, "branch loopd/demo-1")
-
-
-def test_an_amended_contract_is_measured_anew_and_no_earlier_verdict_counts_for_it() -> None:
-    edited = but(RESERVED, base="tree0+owner")
-    amended = ("owner.amended", {"contract_digest": "d2", "allowance": dump_value(Allowance(attempts=9, time_s=9.0))})
-    ended = ("run.ended", {"state": "stuck", "reason": "s"})
-    record = fold(*READY, edited, ENDED, CAPTURED, RED, ASSESSED, ended, amended, ("run.reopened", {}))
-    assert (record.step, record.contract_digest, record.allowance.attempts) == (Step.PREFLIGHT, "d2", 9)
-    assert (record.best, record.baseline_verdicts, record.stable_tests) == (None, {}, {})
-    assert [summary.tree for summary in record.recent] == [""]
-    record = fold(PREFLIGHT, record=record)
-    assert (record.base, record.last_after) == ("tree0+owner", "tree1")
-
-
-AMENDED = ("owner.amended", {"contract_digest": "d2", "allowance": dump_value(Allowance(attempts=9, time_s=9.0))})
-
-
-@pytest.mark.parametrize("before", [[*READY], [*AT_WORK, ENDED, CAPTURED], ASSESSED_ONCE, [*AT_WORK, ENDED]])
-def test_a_run_that_is_amended_while_it_is_interrupted_measures_the_baseline_first(before: Events) -> None:
-    """No verdict of the new contract is ever compared with a baseline that nobody measured."""
-    record = fold(*before, ("run.interrupted", {"signal": "SIGINT"}), AMENDED, STARTED)
-    if record.step is Step.CAPTURE:
-        record = fold(CAPTURED, record=record)
-    assert record.step is Step.PREFLIGHT
-
-
-def test_time_only_ever_grows_whatever_the_order_of_processes() -> None:
-    record = fold(OPENED, ("anything", {"elapsed_s": 7.0}), ("anything", {"elapsed_s": 3.0}))
-    assert record.spent.time_s == 7.0
-
-
-def test_an_unknown_event_changes_nothing() -> None:
-    assert fold(("tree.prepared", {"files": 3}), record=fold(OPENED)) == fold(OPENED)
-
-
-def test_an_event_about_an_attempt_before_any_was_reserved_is_refused() -> None:
-    with pytest.raises(ValueError, match="before it reserved one"):
-        fold(*READY, ENDED)
-
-
-def test_a_dump_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="step"):
-        load({"step": "dancing"})
-
-
-RICH = Verdict(
-    "tests",
-    Status.FAIL,
-    summary="2 failed \udcff",
-    exit=1,
-    metrics={"line_percent": Metric(81.5, "%", "higher")},
-    findings=(Finding("boom", rule="t::a", file="a.py", line=3),),
-    tests=("t::a", "t::b"),
-    flags=("flaky",),
-)
-HALF = ("decision", {"decision": "escalate", "rung": "rephrase", "reason": "r", "wait_until": AT, "attention": "r"})
-ONE_OF_EACH: Events = [
-    *READY,
-    ("owner.steered", {"text": "note", "request": 1}),
-    RESERVED,
-    ("attempt.ending", {"attempt": 1, "outcome": "finished", "reason": "finished, did not exit"}),
-    ENDED,
-    ("attempt.restoring", {"attempt": 1, "after": "tree1", "paths": []}),
-    but(CAPTURED, restored=["ci.yml"]),
-    ("verdict", {"attempt": 1, "verdict": dump_value(RICH), "fresh": False}),
-    ("verdict", {"attempt": 1, "verdict": dump_value(RICH), "fresh": True}),
-    ASSESSED,
-    HALF,
-    ("wait.ended", {"waited_s": 3.0, "elapsed_s": 12.5}),
-    ("run.interrupted", {"signal": "SIGTERM", "reason": "r"}),
-]
-
-
-def test_a_record_survives_dump_and_load_at_every_event() -> None:
-    record = Record()
-    for kind, data in ONE_OF_EACH:
-        record = apply(record, kind, data, AT)
-        assert load(json.loads(json.dumps(dump(record)))) == record
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*ONE_OF_EACH, CONTINUE]), max_size=30), st.integers(0, 30))
-def test_going_on_from_a_snapshot_gives_what_replaying_everything_gives(later: Events, cut: int) -> None:
-    """Whatever the events and wherever the snapshot was taken."""
-    events = [*AT_WORK, *later]
-    whole = fold(*events)
-    snapshot = load(json.loads(json.dumps(dump(fold(*events[:cut])))))
-    assert fold(*events[cut:], record=snapshot) == whole
-
-
-def size(record: Record) -> int:
-    return len(json.dumps(dump(record)))
-
-
-def test_the_record_does_not_grow_with_the_number_of_attempts() -> None:
-    """A run of thousands of attempts is held in the same few kilobytes."""
-    climbed = ("decision", {"decision": "escalate", "rung": "rephrase", "reason": "r", "attention": "r"})
-    one = [
-        ("owner.steered", {"text": "note", "request": 1}),
-        but(RESERVED, notes_used=1),
-        ENDED,
-        but(CAPTURED, restored=["ci.yml"]),
-        ("verdict", {"attempt": 1, "verdict": dump_value(RICH), "fresh": False}),
-        ASSESSED,
-        climbed,
-    ]
-    record = fold(*READY)
-    for _ in range(KEPT):
-        record = fold(*one, record=record)
-    full = size(record)
-    for _ in range(200):
-        record = fold(*one, record=record)
-    assert size(record) < full + 100  # a few more digits
-    assert len(record.recent) == len(record.attention) == len(record.heard) == KEPT
-
-
-def test_a_verdict_survives_its_event() -> None:
-    again = fold(but(BASELINE, verdict=json.loads(json.dumps(dump_value(RICH))))).baseline_verdicts["tests"]
-    assert again == replace(RICH, criterion="tests")
