@@ -37,6 +37,7 @@ def _duration_s(verdicts: Sequence[Verdict]) -> float:
 
 
 def _medians(verdicts: Sequence[Verdict]) -> dict[str, Metric]:
+
     names = [name for name in verdicts[0].metrics if all(name in v.metrics for v in verdicts)]
     return {
         name: replace(verdicts[0].metrics[name], value=median(v.metrics[name].value for v in verdicts))
