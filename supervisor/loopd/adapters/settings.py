@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from loopd.adapters.contract_file import Loaded
 from loopd.adapters.contract_problems import Places, problems_of
@@ -161,20 +160,17 @@ def _environment_layer(environ: Mapping[str, str], problems: list[Problem]) -> _
         near = nearest(name.removeprefix(PREFIX), [setting.removeprefix(PREFIX) for setting in known])
         mend = f"did you mean {PREFIX}{near}?" if near else "unset it"
         problems.append(Problem(f"environment: there is no setting {name}; {mend}"))
-    source = _Environment({name: text for name, text in given.items() if name in known})
     sources = {name: f"environment {variable(name)}" for name in _NAMES}
-    return _layer(_typed(source()), Settings, sources, problems)[1]
+    return _layer(_typed(_of_variables(given, known)), Settings, sources, problems)[1]
 
 
-class _Environment(EnvSettingsSource):
-    """The variables that are handed over instead of those of the process."""
+def _of_variables(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, Any]:
+    settings = {name: text for name, text in given.items() if name in known}
+    if not settings:
+        return {}
+    from loopd.adapters.settings_environment import from_environment
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-        super().__init__(Settings)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {name.lower(): text for name, text in self._given.items()}
+    return from_environment(settings)
 
 
 def _toml(content: bytes) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """What may be set outside of contracts: in `loopd.toml`, the user's file, the environment, by flags."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from loopd.domain.quantities import format_duration, format_money, format_tokens
 from loopd.domain.roles import Agent, AgentChoice
@@ -65,20 +64,18 @@ class DiskSettings(Written):
     free_bytes: Size = Field(500 * 10**6, alias="free", description="Below this much free space a run stops.")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What may be set outside of contracts. The names are those of the contract where it has them."""
 
-    # Not strict itself, its parts are: in strict mode the environment's source converts texts before they are parsed.
-    model_config = SettingsConfigDict(
+    # Not strict itself, its parts are: texts of flags and variables are parsed by them.
+    model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
         defer_build=True,  # one of the two models is used by most commands
     )
 
-    agent: Annotated[Agent | None, NoDecode] = Field(None, description="Who works when no one else is named.")
+    agent: Agent | None = Field(None, description="Who works when no one else is named.")
     isolation: Literal["inplace", "clone"] = Field("inplace", description="Whose tree the agent works in.")
     budget: BudgetSettings = Field(BudgetSettings(), description="What a run may spend at most.")
     templates: Text | None = Field(
@@ -91,18 +88,6 @@ class Settings(BaseSettings):
     grace: GraceSettings = Field(GraceSettings(), description="How patiently an attempt is ended.")
     back_off: BackOffSettings = Field(BackOffSettings(), description="Pauses after attempts without effect.")
     disk: DiskSettings = Field(DiskSettings(), description="What loopd leaves free and keeps.")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is handed over: each layer is one instance."""
-        return (init_settings,)
 
 
 class Ceiling(Written):
