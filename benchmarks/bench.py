@@ -80,13 +80,14 @@ class Bench:
         """The interpreter of the loopd under test, the one its ratios are taken against."""
         return self.loopd[0] if "python" in Path(self.loopd[0]).name else sys.executable
 
-    def env(self, state: Path) -> dict[str, str]:
-        """A small, fixed environment: nothing of the caller's but its PATH."""
+    def env(self, state: Path, containment: str = "subreaper") -> dict[str, str]:
+        """A small, fixed environment: nothing of the caller's but its PATH. The means are loopd's choice for ""."""
         home = self.scratch / "home"
         home.mkdir(exist_ok=True)
         path = os.environ.get("PATH", os.defpath)
         env = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "LOOPD_STATE": str(state)}
-        env["LOOPD_CONTAINMENT"] = "subreaper"
+        if containment:
+            env["LOOPD_CONTAINMENT"] = containment
         if source := os.environ.get("PYTHONPATH"):
             env["PYTHONPATH"] = source
         return env

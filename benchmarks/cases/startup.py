@@ -59,7 +59,8 @@ def cpu_until(bench: Bench, command: Sequence[str | Path], folder: Path, state: 
     before = bench.meter.cpu_s()
     meter = bench.repository / "benchmarks" / "programs" / "meter.py"
     words = [bench.python, "-I", "-S", meter, bench.meter.group, folder.parent / f"{folder.name}.log", *command]
-    with subprocess.Popen(list(map(str, words)), cwd=folder, env=bench.env(state), stdout=subprocess.DEVNULL) as tree:
+    env = bench.env(state, "")  # as from a shell without settings
+    with subprocess.Popen(list(map(str, words)), cwd=folder, env=env, stdout=subprocess.DEVNULL) as tree:
         deadline = time.monotonic() + 60
         while not marker.exists():
             if tree.poll() is not None or time.monotonic() > deadline:
