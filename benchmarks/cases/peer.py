@@ -33,7 +33,7 @@ def trials(bench: Bench) -> Iterator[Trial]:
     yield Trial(PEER, lambda: _per_iteration(bench), rounds=2)
     yield Trial(HELP_PEER, lambda: _help(bench), rounds=3)
     if bench.meter.group:
-        yield Trial(FIRST_PEER, lambda: _to_first_agent(bench), rounds=3)
+        yield Trial(FIRST_PEER, lambda: _to_first_agent(bench))
 
 
 def figures(bench: Bench, samples: Samples) -> Iterator[Figure]:

@@ -51,6 +51,9 @@ def _cheap(words: list[str]) -> int | None:
 
 
 def _full(words: list[str]) -> int:
+    import gc
+
+    gc.disable()  # what is imported now stays; collecting in between costs as much as four bare interpreters
     nursery = None
     if words[0] in LAUNCHING:
         import signal
@@ -60,9 +63,6 @@ def _full(words: list[str]) -> int:
         nursery = fork()
         for number in (signal.SIGTERM, signal.SIGHUP):  # until the loop listens itself: leave in good order
             signal.signal(number, _leave)
-    import gc
-
-    gc.disable()  # what is imported now stays; collecting in between costs as much as four bare interpreters
     from loopd.cli import lean
 
     lean.prepare()

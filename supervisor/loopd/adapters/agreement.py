@@ -82,10 +82,9 @@ def keep(folder: Path, agreement: Agreement) -> None:
         raise StateError(f"{folder / NAME} cannot be written: {error.strerror}") from error
 
 
-def pins(folder: Path) -> dict[str, str]:
+def pins(folder: Path, agreement: Agreement) -> dict[str, str]:
     """SHA-256 of the files of an agreement as they lie there now, to notice later changes."""
-    names = (NAME, TEXT, *recall(folder).copies)
-    return {name: sha256_hex((folder / name).read_bytes()) for name in names}
+    return {name: sha256_hex((folder / name).read_bytes()) for name in (NAME, TEXT, *agreement.copies)}
 
 
 def recall(folder: Path) -> Agreement:

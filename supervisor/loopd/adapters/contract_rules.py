@@ -1,6 +1,5 @@
 """What a contract says about the disk: its workspace, and the files it names, read and pinned."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -9,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loopd.domain.contract import Criterion, Goal
+from loopd.domain.digests import sha256_of
 from loopd.domain.scope import files_named_by, only_inspects
 from loopd.domain.written import Loc
 from loopd.ports.agent import GROUP
@@ -189,6 +189,6 @@ def _label(root: Path, path: Path) -> str:
 def _sha256(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return sha256_of(file)
     except OSError as error:  # one raised while reading does not name the file
         raise OSError(error.errno, error.strerror, str(path)) from error

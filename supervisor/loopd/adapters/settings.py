@@ -185,7 +185,7 @@ def _file_layer(
     try:
         data = _toml(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        data = {}
+        return None, _Layer({}, {})
     except (ValueError, OSError) as error:
         problems.append(Problem(f"{name}: {getattr(error, 'strerror', None) or error}"))
         data = {}

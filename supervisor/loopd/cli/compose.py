@@ -233,7 +233,7 @@ def _run(
         verifiers=CommandVerifiers(containers, clock, check_terms(agreement)),
         instructions=Prompts(template_folders(folder)),
         requests=FolderRequests(folder.requests),
-        pins=PinnedFiles(folder.root, agreements.pins(folder.root)),
+        pins=PinnedFiles(folder.root, agreements.pins(folder.root, agreement)),
         disk=FolderDisk(folder.root),
         outputs=Tail,
         read_ends=read_ends,

@@ -22,6 +22,7 @@ def prepare() -> None:
             del sys.modules["ssl"]
     _import_when_used("ssl", types=("SSLContext",))
     _import_when_used("zoneinfo", types=("ZoneInfo", "ZoneInfoNotFoundError"))
+    _import_when_used("fractions", types=("Fraction",))
     for name in ("bz2", "lzma", "secrets"):  # shutil asks whether the first two are there, pydantic compares secrets
         _import_when_used(name)
     _import_when_used("hashlib", functions=("sha1",))  # with OpenSSL

@@ -83,7 +83,8 @@ def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: b
     """Supervise one run in this process; the exit status. A run that is over is only told, unless `reopen`."""
     with ExitStack() as stack:
         run = stack.enter_context(open_run(place, folder, nursery))
-        contract, state = str(place.store.find(folder.run).contract), standing(run.record)
+        known, state = place.store.find(folder.run), standing(run.record)
+        contract = str(known.contract)
         if reopen and (state in FINAL or state is State.REFUSED):
             raise UsageError(f"run {folder.run} is {state}, which is final; loopd run --new {contract}")
         hold(place, run, stack)
@@ -91,7 +92,7 @@ def work(place: Place, folder: RunFolder, nursery: Nursery | None, *, as_json: b
             open_view(folder, criteria=run.criteria, contract=contract, stream=sys.stdout, as_json=as_json)
         )
         run.observers = (*run.observers, view.observe)
-        run.met_before = met_before(place, run)
+        run.met_before = met_before(place, known.contract_digest)
         open_or_reopen(run, reopen=reopen)
         return supervise(run).exit_status
 
@@ -211,7 +212,6 @@ def say_last(place: Place, agreed: Agreement) -> None:
             return
 
 
-def met_before(place: Place, run: Run) -> bool:
+def met_before(place: Place, digest: str) -> bool:
     """Whether this very contract was met by an earlier run."""
-    digest = agreements.recall(run.folder).terms.digest
     return any(entry.contract_digest == digest and entry.state == State.MET for entry in place.store.runs())

@@ -5,6 +5,7 @@ large data. Nearly all that loopd digests is a line or a small file.
 """
 
 import sys
+from typing import BinaryIO
 
 if sys.version_info >= (3, 12):
     from _sha2 import sha256
@@ -22,3 +23,19 @@ def sha256_hex(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """The digest of a file from its beginning, 64 characters. Large ones are never held whole; short reads are fine."""
+    head = b""
+    while len(head) < LARGE_BYTES:
+        more = file.read(LARGE_BYTES - len(head))
+        if not more:
+            return sha256_hex(head)
+        head += more
+    import hashlib
+
+    digest = hashlib.sha256(head)
+    while more := file.read(LARGE_BYTES):
+        digest.update(more)
+    return digest.hexdigest()

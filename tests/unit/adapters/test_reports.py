@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopd.adapters.verifiers import reports
+from loopd.adapters.verifiers.answer import parse_loopd
 from loopd.adapters.verifiers.junit import parse_junit
-from loopd.adapters.verifiers.reports import ReportError, parse_loopd, read_report
+from loopd.adapters.verifiers.reports import ReportError, read_report
 
 PYTEST = b"""<?xml version="1.0" encoding="utf-8"?>
 <testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="4">

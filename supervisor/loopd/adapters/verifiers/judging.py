@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loopd.adapters.verifiers.reports import ReportError, parse_loopd, read_report
+from loopd.adapters.verifiers.reports import ReportError, read_report
 from loopd.domain.attempt import Exit
 from loopd.domain.reports import TestReport
 from loopd.domain.text import head_and_tail, safe_text
@@ -102,6 +102,8 @@ def _counted(report: TestReport) -> str:
 
 
 def _with_answer(verdict: Verdict, data: bytes) -> Verdict:
+    from loopd.adapters.verifiers.answer import parse_loopd
+
     report = parse_loopd(data)
     if report.status != verdict.status:
         raise ReportError(f'the report says "{report.status}"')

@@ -1,7 +1,6 @@
 # a path object for each of thousands of files is what a second look must not cost
 """A folder's content by walking it: no git, no program; the price of a second look is one stat a file."""
 
-import hashlib
 import os
 import stat
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Entry
-from loopd.domain.digests import sha256_hex
+from loopd.domain.digests import sha256_hex, sha256_of
 from loopd.ports.workspace import TreeId
 
 # Tools' own folders, never a project's files. Folders with a CACHEDIR.TAG or a .gitignore that says `*` count
@@ -94,7 +93,7 @@ class Walker:
         with open(place, "rb", buffering=0) as file:
             if self._wants(path, status.st_size):
                 return Entry(kind, self._kept(file.read()))
-            return Entry(kind, hashlib.file_digest(file, "sha256").hexdigest())
+            return Entry(kind, sha256_of(file))
 
     def _kept(self, data: bytes) -> str:
         digest = sha256_hex(data)
