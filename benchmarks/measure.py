@@ -62,6 +62,12 @@ class Meter:
             raise BenchError(f"the meter failed on {command}: {done.stderr[-400:]}")
         return Sample(**json.loads(done.stdout), output=output)
 
+    def start(self, command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        """Start it and go on; `cpu_s` tells what it uses meanwhile. Its output goes to `cwd` with `.log` behind."""
+        log = cwd.parent / f"{cwd.name}.log"
+        meter = [sys.executable, "-I", "-S", str(PROGRAMS / "meter.py"), str(self.group), str(log), *map(str, command)]
+        return subprocess.Popen(meter, cwd=cwd, env=dict(env), stdout=subprocess.DEVNULL)
+
     def cpu_s(self) -> float:
         """What the cgroup has used so far; for a look at a tree that is still running."""
         if self.group is None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench import Bench, Figure, Numbers, Samples, Trial, column, ratios
 from cases.attempts import LOOPD
-from cases.startup import FIRST, cpu_until
+from cases.startup import FIRST, REPEATS, cpu_until
 from measure import BenchError, Sample
 
 PEER, FIRST_PEER, HELP_PEER = "ralph-orchestrator", "ralph-orchestrator to the first agent", "ralph-orchestrator --help"
@@ -33,7 +33,7 @@ def trials(bench: Bench) -> Iterator[Trial]:
     yield Trial(PEER, lambda: _per_iteration(bench), rounds=2)
     yield Trial(HELP_PEER, lambda: _help(bench), rounds=3)
     if bench.meter.group:
-        yield Trial(FIRST_PEER, lambda: _to_first_agent(bench))
+        yield Trial(FIRST_PEER, lambda: {"cpu_ms": min(_to_first_agent(bench) for _ in range(REPEATS))})
 
 
 def figures(bench: Bench, samples: Samples) -> Iterator[Figure]:
@@ -67,11 +67,11 @@ def _run(bench: Bench, iterations: int) -> Sample:
     return sample
 
 
-def _to_first_agent(bench: Bench) -> Numbers:
+def _to_first_agent(bench: Bench) -> float:
     marker = bench.scratch / f"peer-{len(list(bench.scratch.iterdir()))}.marker"
     folder = _lay_out(bench, MARKING_AGENT.replace("{marker}", str(marker)))
-    used = cpu_until(bench, ["env", f"PATH={_env(bench, folder)['PATH']}", *_command(bench, 1)], folder, folder, marker)
-    return {"cpu_ms": used}
+    command = ["env", f"PATH={_env(bench, folder)['PATH']}", *_command(bench, 1)]
+    return cpu_until(bench, command, folder, folder, marker)
 
 
 def _help(bench: Bench) -> Numbers:
