@@ -41,6 +41,14 @@ def worked(project: Project) -> Project:
     return project
 
 
+def test_show_offers_the_tree_of_before_only_where_there_is_one(project: Project) -> None:
+    """The weak form has no store: a command that cannot work is not offered."""
+    agent = f"{{command: [{sys.executable}, -c, {json.dumps(EDIT)}]}}"
+    project.write({"a.txt": "old\n", "weak.yaml": contract("weak", [CHECK], agent, "verification: workspace")})
+    assert project.loopd("run", "weak.yaml").status == 0
+    assert "restore" not in project.loopd("show", "last").out
+
+
 def test_status_tells_of_a_long_check_however_quickly_it_came(project: Project) -> None:
     """What follows quickly on something told is told a moment later, not never."""
     check = "sh -c 'test ! -f done.txt || exec sleep 600; false'"

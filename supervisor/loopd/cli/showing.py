@@ -55,10 +55,13 @@ def shown(
 
 
 def fetch_back(status: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    """One shell command that makes the tree from before attempt 1 anew in the folder where it is typed."""
-    if not told["tree"].get("baseline"):
-        return ""
+    """One shell command that makes the tree from before attempt 1 anew in the folder where it is typed.
+
+    Empty where there is no store to take it from: the weak form keeps contents in a file of its own.
+    """
     store = RunFolder(Path(status["folder"])).trees / "store.git"
+    if not told["tree"].get("baseline") or not store.is_dir():
+        return ""
     target = f"{status['run']}-before"
     restore = ["restore", f"--source={told['tree']['baseline']}", "--worktree", "--", ":/"]
     words = ["git", f"--git-dir={store}", f"--work-tree={target}", "-c", "core.hooksPath=/dev/null", *restore]
