@@ -1,14 +1,12 @@
 """Pinned copies in the run's folder, guarded by digests that are kept in memory and in the ledger."""
 
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from loopd.adapters.ticks import tells_changes
 from loopd.domain.digests import sha256_hex
 from loopd.domain.errors import StateError
-
-_TICK_NS = 20_000_000
 
 
 class PinnedFiles:
@@ -51,7 +49,7 @@ def _looks(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     looks = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode)
-    return looks if time.time_ns() - status.st_ctime_ns > _TICK_NS else None
+    return looks if tells_changes(status.st_ctime_ns) else None
 
 
 def _read(path: Path) -> bytes | None:

@@ -3,18 +3,17 @@
 import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from loopd.adapters.atomic import write_whole
+from loopd.adapters.ticks import tells_changes
 from loopd.domain.errors import StateError
 from loopd.ports.requests import Request, RequestKind
 
 FORMAT = 1
-_TICK_NS = 20_000_000
 
 
 class FolderRequests:
@@ -77,7 +76,7 @@ def _changed_at(folder: Path) -> int | None:
         at = folder.stat().st_mtime_ns
     except OSError:
         return None
-    return at if time.time_ns() - at > _TICK_NS else None
+    return at if tells_changes(at) else None
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -137,15 +137,8 @@ def shown(name: str, value: Any) -> str:
     """A value in the words of a contract."""
     match value:
         case None:
-            return (
-                "none"
-                if name == "agent"
-                else "loopd's own"
-                if name == "templates"
-                else "off"
-                if name.endswith(".idle")
-                else "unlimited"
-            )
+            words = {"agent": "none", "templates": "loopd's own"}
+            return words.get(name, "off" if name.endswith(".idle") else "unlimited")
         case AgentChoice():
             return value.name or value.scripted or " ".join(value.command or ())
         case float() if name.endswith(".cost"):

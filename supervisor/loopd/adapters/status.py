@@ -13,7 +13,7 @@ from loopd.domain.errors import StateError
 def publish_status(folder: RunFolder, status: Mapping[str, Any]) -> None:
     """Replace the status; a reader finds the old or the new one, whole. Raises `StateError` on a full disk.
 
-    Not synced: it is a view, published at every change, and the ledger rebuilds it.
+    Not synced: it is a view, published with every change or a moment after it, and the ledger rebuilds it.
     """
     content = json.dumps({"format": 1, **status}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     try:

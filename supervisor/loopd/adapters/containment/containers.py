@@ -130,10 +130,11 @@ class OwnedContainers:
 
         A shim killed between claim and record may have launched: then the container has a lost exit.
         """
-        if records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
+        known = records.read(str(folder))
+        if known is None and records.take_claim(str(folder), {"by": "adopter", "boot_id": procfs.boot_id()}):
             return None
-        known = records.read(str(folder)) or {}
-        if records.CLEARED in known:
+        known = known or records.read(str(folder)) or {}
+        if records.CLEARED in known and records.STARTED in known:
             return OwnedContainer(parse(folder, known[records.STARTED]), is_empty=True)
         claim = known.get(records.CLAIM) or unreadable(folder)
         if claim.get("by") == "adopter":

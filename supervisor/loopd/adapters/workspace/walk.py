@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from loopd.adapters.ticks import tells_changes
 from loopd.adapters.workspace.store import EXECUTABLE, LINK, Entry
 from loopd.domain.digests import sha256_hex, sha256_of
 from loopd.ports.workspace import TreeId
@@ -30,9 +31,6 @@ _SKIPPED = frozenset(
         ".hypothesis",
     )
 )
-# A file changed this shortly before it was read may change again without a new time stamp (measured: 4 ms
-# ticks).
-_TICK_NS = 20_000_000
 
 Files = dict[str, Entry]
 _Seen = tuple[int, int, int, int, int]
@@ -80,7 +78,7 @@ class Walker:
             return before[1]
         read_ns = time.time_ns()
         found = self._read(path, entry.path, status)
-        if found and read_ns - max(status.st_ctime_ns, status.st_mtime_ns) > _TICK_NS:
+        if found and tells_changes(max(status.st_ctime_ns, status.st_mtime_ns), read_ns):
             known[path] = (seen, found)
         return found
 
