@@ -12,6 +12,12 @@ from running import Project
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of loopd, for every test that awaits."""
+    return "asyncio"
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Project:
     """An empty project with a state folder beside it."""
     root = tmp_path / "project"

@@ -24,12 +24,6 @@ IMPLEMENTATIONS: dict[str, Callable[[], OwnedContainers]] = {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of loopd."""
-    return "asyncio"
-
-
 @pytest.fixture(params=IMPLEMENTATIONS)
 def containers(request: pytest.FixtureRequest) -> Iterator[Containers]:
     """Each implementation in turn."""

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.anyio
 FILES = {"src/a.py": "1\n", "src/b.py": "2\n", "tests/test_a.py": "t\n", "top.txt": "3\n"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["clean", "workspace"])
 def tools(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     scope = scope_of(allow=["src/**"], protect=["src/fixed.py"])

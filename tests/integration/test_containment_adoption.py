@@ -23,12 +23,6 @@ TESTS = Path(__file__).parents[1]
 KILLS = int(os.environ.get("LOOPD_CHAOS", "20"))
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of loopd."""
-    return "asyncio"
-
-
 def supervisor(folder: Path, kind: Containment) -> subprocess.Popen[bytes]:
     """Start the small supervisor."""
     env = {**os.environ, "PYTHONPATH": str(TESTS.parent / "supervisor")}

@@ -26,12 +26,6 @@ pytestmark = pytest.mark.anyio
 needs_bubblewrap = pytest.mark.skipif(Containment.PID_NAMESPACE not in KINDS, reason="no bubblewrap here")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of loopd."""
-    return "asyncio"
-
-
 @pytest.fixture(params=KINDS)
 def containers(request: pytest.FixtureRequest) -> Iterator[OwnedContainers]:
     """One means after the other."""

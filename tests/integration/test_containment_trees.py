@@ -36,12 +36,6 @@ HOSTILE = Path(__file__).parents[1] / "hostile.py"
 TREES = int(os.environ.get("LOOPD_CHAOS", "20"))
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of loopd."""
-    return "asyncio"
-
-
 @pytest.fixture(params=KINDS)
 def containers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnedContainers]:
     """One means after the other; fails when a test leaves a process, a shim or a cgroup behind."""
@@ -102,8 +96,10 @@ async def test_tree_1_children_left_behind_are_ended_and_counted(containers: Own
 async def test_tree_6_a_chain_whose_middle_has_exited_is_ended(containers: OwnedContainers, tmp_path: Path) -> None:
     """The walk needs no live parent link, neither while the main process runs nor after."""
     deep = tmp_path / "deep.sh"
-    deep.write_text("sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; touch deep\n")
-    chain = "sh -c 'sh -c \"sh deep.sh &\" &'; until [ -e deep ]; do :; done; rm deep"
+    deep.write_text("sleep 600 & until grep -q sleep /proc/$!/comm; do :; done; echo $$ > part; mv part deep\n")
+    # The middle has exited when it is a zombie, or gone where something reaps it.
+    exited = "p=/proc/$(cat deep)/stat; until [ ! -e $p ] || grep -q ') Z' $p; do :; done"
+    chain = f"sh -c 'sh -c \"sh deep.sh &\" &'; until [ -e deep ]; do :; done; {exited}; rm deep"
     cleared = await run(containers, sh(tmp_path, chain))
     assert [ended.command for ended in cleared.ended] == ["sleep 600"]
     made = await containers.start(sh(tmp_path, f"{chain}; touch up; sleep 601"))

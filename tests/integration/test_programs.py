@@ -17,12 +17,6 @@ pytestmark = pytest.mark.anyio
 ENV = {"PATH": "/usr/bin:/bin", "LANG": "de_DE.UTF-8"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of loopd."""
-    return "asyncio"
-
-
 def tool(folder: Path, first_line: str, mode: int = 0o755) -> Path:
     """A script."""
     file = folder / "tool"

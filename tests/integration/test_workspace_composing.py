@@ -37,11 +37,6 @@ from trees import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_git_1_owners_uncommitted_files_stay_and_no_command_of_loopds_changes_the_repository(
     tmp_path: Path,
 ) -> None:

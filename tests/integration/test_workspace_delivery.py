@@ -27,11 +27,6 @@ from trees import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_diff_is_text_whatever_the_bytes_and_bounded(tmp_path: Path) -> None:
     root = project(tmp_path / "p", PYTHON)
     workspace = bench(root, tmp_path / "s").open()

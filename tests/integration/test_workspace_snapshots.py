@@ -13,11 +13,6 @@ from trees import bench, files_of, git, project, write
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_snapshot_is_the_same_until_something_changes(tmp_path: Path) -> None:
     workspace = bench(project(tmp_path / "p"), tmp_path / "s").open()
     baseline = (await workspace.prepare()).baseline

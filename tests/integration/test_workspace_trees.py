@@ -30,11 +30,6 @@ from trees import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_times_are_never_copied_from_the_agent_and_unchanged_files_keep_theirs(tmp_path: Path) -> None:
     root = project(tmp_path / "p", PYTHON)
     workspace = bench(root, tmp_path / "s").open()

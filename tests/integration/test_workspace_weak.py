@@ -12,11 +12,6 @@ from trees import bench, files_of, git, project, write
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_no_program_is_started(tmp_path: Path) -> None:
     write(tmp_path / "p", {"a": "1"})
     workspace = bench(tmp_path / "p", tmp_path / "s", verification="workspace", search_path="/nowhere").open()
